@@ -20,11 +20,18 @@ class Model(Protocol):
         ...
 
     def build(self) -> torch.nn.Module:
-        """The network, weights drawn from torch's current generator."""
+        """The network on its device, weights drawn from torch's current CPU generator.
+
+        It keeps no running statistics (batch norm): learners see different data, so these would
+        differ between them. Constants are buffers that are not persistent.
+        """
         ...
 
     def losses(
-        self, network: torch.nn.Module, arrays: Mapping[str, Tensor], generator: torch.Generator | None
+        self,
+        network: torch.nn.Module,
+        arrays: Mapping[str, Tensor],
+        generator: torch.Generator | None,
     ) -> dict[str, Tensor]:
         """Loss terms by name; "total" is what is differentiated. No generator: no random draws
         (the latent is its mean), as in evaluation."""
@@ -35,3 +42,7 @@ class Optimizer(Protocol):
     """A plug-in that describes an optimizer; a frozen dataclass."""
 
     def build(self, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer: ...
+
+    def clip(self, values: Tensor) -> Tensor:
+        """The update (d,) that the optimizer is given: shortened, or as it is. Keeps NaN NaN."""
+        ...

@@ -133,7 +133,11 @@ class Transform(Protocol):
         ...
 
     def makes(self) -> Mapping[str, tuple[int, ...]]:
-        """Arrays that this stage adds for the sample, with their shapes."""
+        """Arrays that this stage adds for the sample, with their shapes.
+
+        An axis of -1 is as long as the stage's `species` is by then; see workflow/chain.py,
+        also for the optional methods `fixes()` and `selects(box)`.
+        """
         ...
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame | Dropped:
@@ -201,9 +205,12 @@ class Learner(Protocol):
         ...
 
     def evaluate(
-        self, arrays: Mapping[str, Array], *, seed: int, state: Mapping[str, Array] | None
+        self, arrays: Mapping[str, Array], state: Mapping[str, Array] | None = None
     ) -> Mapping[str, float]:
-        """Loss terms on normalised held-out arrays, with own weights or those of `state`."""
+        """Loss terms on normalised held-out arrays, with own weights or those of `state`.
+
+        No random draws: the same arrays and weights give the same bits.
+        """
         ...
 
     def state(self) -> Mapping[str, Array]:

@@ -1,0 +1,69 @@
+"""The electron-scale Kelvin-Helmholtz instability: theory, and the particles it starts from.
+
+Two streams +v0 and -v0 along x, cold, of electrons and ions that move together, meet at a step
+in y. With W^2 = (omega_pe^2 / gamma0^3) (1 + m_e/m_i) a surface wave of wavenumber k obeys
+
+    1/(w - k v0)^2 + 1/(w + k v0)^2 = 2 / W^2
+
+and so grows with  Gamma^2 = (W/2) sqrt(W^2 + 8 k^2 v0^2) - k^2 v0^2 - W^2/2  for 0 < k v0 < W, at
+most with W/sqrt(8), at k v0 = sqrt(3/8) W. It decays as exp(-kappa |y|) from the step. (Cold half
+spaces, matched; the same algebra as the symmetric two-stream instability.)
+
+Units here: 1/omega_pe, c/omega_pe.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+import numpy as np
+
+from workflow.types import Array
+
+
+class Start(enum.Enum):
+    """Where the particles of a cell start."""
+
+    LATTICE = "lattice"  # quiet: the same regular places in every cell
+    RANDOM = "random"
+
+
+def beta(gamma: float) -> float:
+    """Speed of the streams in units of c."""
+    return math.sqrt(1.0 - gamma**-2)
+
+
+def natural_rate(gamma: float, mass_ratio: float) -> float:
+    """W [omega_pe]."""
+    return math.sqrt((1.0 + 1.0 / mass_ratio) / gamma**3)
+
+
+def growth_rate(k: float, gamma: float, mass_ratio: float = math.inf) -> float:
+    """Gamma [omega_pe] of a cold step at wavenumber k [omega_pe/c]; 0 where it is stable."""
+    w, kv = natural_rate(gamma, mass_ratio), k * beta(gamma)
+    squared = 0.5 * w * math.sqrt(w * w + 8.0 * kv * kv) - kv * kv - 0.5 * w * w
+    return math.sqrt(max(0.0, squared))
+
+
+def decay(k: float, gamma: float, mass_ratio: float = math.inf) -> float:
+    """kappa [omega_pe/c] of the growing surface wave."""
+    return math.sqrt(k * k + 1.0 / gamma + growth_rate(k, gamma, mass_ratio) ** 2)
+
+
+def flow_sign(y: Array, height: float) -> Array:
+    """Direction of the flow: +1 for y < 1/4 and y >= 3/4 of the height, -1 between."""
+    return np.where((y < 0.25 * height) | (y >= 0.75 * height), 1.0, -1.0)
+
+
+def distance_to_shear(y: Array, height: float) -> Array:
+    """Distance to the nearer of the two steps, around the periodic box."""
+    return np.abs(np.abs(np.mod(y, 0.5 * height) - 0.25 * height))
+
+
+def lattice(per_cell: int) -> Array:
+    """Places in a cell (2, per_cell): the most nearly square lattice of that many points."""
+    across = next(n for n in range(math.isqrt(per_cell), 0, -1) if per_cell % n == 0)
+    along = per_cell // across
+    x, y = np.meshgrid((np.arange(along) + 0.5) / along, (np.arange(across) + 0.5) / across)
+    return np.stack([x.ravel(), y.ravel()])

@@ -1,0 +1,124 @@
+"""PIConGPU's system of units, and what it writes about a run into every openPMD iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workflow.types import (
+    CHARGE,
+    DIMENSIONLESS,
+    ELECTRIC_FIELD,
+    LENGTH,
+    MAGNETIC_FIELD,
+    MASS,
+    MOMENTUM,
+    Unit,
+)
+
+C = 299_792_458.0  # [m/s]
+ELECTRON_MASS = 9.1093837139e-31  # [kg] CODATA 2022, as are the next two
+ELEMENTARY_CHARGE = 1.602176634e-19  # [C]
+EPS0 = 8.8541878188e-12  # [F/m]
+
+AXES = ("x", "y", "z")
+# Where a component lives in the cell, in x, y order as PIConGPU writes it.
+YEE_POSITION: dict[str, tuple[float, ...]] = {
+    "E/x": (0.5, 0.0),
+    "E/y": (0.0, 0.5),
+    "E/z": (0.0, 0.0),
+    "B/x": (0.0, 0.5),
+    "B/y": (0.5, 0.0),
+    "B/z": (0.5, 0.5),
+}
+
+
+def plasma_frequency(density_m3: float) -> float:
+    """omega_pe [rad/s] of electrons of a density [1/m^3]."""
+    return float(np.sqrt(density_m3 / (EPS0 * ELECTRON_MASS))) * ELEMENTARY_CHARGE
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """The units of a run: c dt, dt, mass and charge of a typical macro-particle of electrons."""
+
+    cell_m: float
+    dt_s: float
+    weighting: float  # real particles per typical macro-particle
+
+    @property
+    def length_m(self) -> float:
+        return C * self.dt_s
+
+    @property
+    def mass_kg(self) -> float:
+        return ELECTRON_MASS * self.weighting
+
+    @property
+    def charge_c(self) -> float:
+        return ELEMENTARY_CHARGE * self.weighting
+
+    @property
+    def efield(self) -> float:
+        """[V/m] m_e c / (e dt)."""
+        return ELECTRON_MASS * C / (ELEMENTARY_CHARGE * self.dt_s)
+
+    @property
+    def bfield(self) -> float:
+        """[T]"""
+        return self.efield / C
+
+    def of_species(self, name: str) -> dict[str, Unit]:
+        """Units of a species' components by path."""
+        momentum = Unit(
+            si=self.mass_kg * C, dimension=MOMENTUM, macro_weighted=True, weighting_power=1.0
+        )
+        cell = Unit(si=self.cell_m, dimension=LENGTH)
+        return {
+            **{f"{name}/position/{a}": cell for a in "xy"},
+            **{f"{name}/positionOffset/{a}": cell for a in "xy"},
+            **{f"{name}/momentum/{a}": momentum for a in AXES},
+            **{f"{name}/momentumPrev1/{a}": momentum for a in AXES},
+            f"{name}/weighting": Unit(
+                si=1.0, dimension=DIMENSIONLESS, macro_weighted=True, weighting_power=1.0
+            ),
+            f"{name}/mass": Unit(si=self.mass_kg, dimension=MASS, weighting_power=1.0),
+            f"{name}/charge": Unit(si=self.charge_c, dimension=CHARGE, weighting_power=1.0),
+        }
+
+    def of_fields(self) -> dict[str, Unit]:
+        """Units of E and B by path."""
+        electric = Unit(si=self.efield, dimension=ELECTRIC_FIELD)
+        magnetic = Unit(si=self.bfield, dimension=MAGNETIC_FIELD)
+        return {f"E/{a}": electric for a in AXES} | {f"B/{a}": magnetic for a in AXES}
+
+    def constants(self, name: str, *, charge: float, mass: float) -> dict[str, float]:
+        """Charge [e] and mass [m_e] of a real particle in these units, float32 as PIConGPU's."""
+        return {
+            f"{name}/mass": float(np.float32(mass / self.weighting)),
+            f"{name}/charge": float(np.float32(charge / self.weighting)),
+        }
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes of every iteration under PIConGPU's names, with its types."""
+        cell = np.float32(self.cell_m / self.length_m)
+        eps0 = EPS0 / self.charge_c**2 * self.mass_kg * self.length_m**3 / self.dt_s**2
+        return {
+            "unit_length": np.float64(self.length_m),
+            "unit_time": np.float64(self.dt_s),
+            "unit_speed": np.float64(C),
+            "unit_mass": np.float64(self.mass_kg),
+            "unit_charge": np.float64(self.charge_c),
+            "unit_energy": np.float64(self.mass_kg * C**2),
+            "unit_efield": np.float64(self.efield),
+            "unit_bfield": np.float64(self.bfield),
+            "cell_width": cell,
+            "cell_height": cell,
+            "cell_depth": cell,
+            "eps0": np.float32(eps0),
+            "mue0": np.float32(1.0 / eps0),
+            "sim_slides": np.uint32(0),
+        }

@@ -1,0 +1,181 @@
+"""The command `billow`. Exit codes: 0 done, 2 bad config or input (nothing was started),
+3 the run could not go on, 130 interrupted (with a checkpoint)."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from workflow import doctor, template
+from workflow.config import Config, read_config
+from workflow.errors import BillowError, ConfigError, DataError
+from workflow.plan import Plan, plan
+
+DONE, BAD_INPUT, FAILED, INTERRUPTED = 0, 2, 3, 130
+
+EXAMPLES = """examples:
+  billow run configs/khi-laptop.yaml                 learn from a plasma that runs meanwhile
+  billow run configs/khi-laptop.yaml learners.count=4 reducer.rule=median
+  billow run configs/picongpu-recording.yaml         learn from what PIConGPU wrote
+  billow check my.yaml                               name every problem, start nothing
+  billow watch runs/khi-laptop-20260101-120000       view of a run, running or finished
+  billow init > my.yaml                              a commented config to start from
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if options.verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    sys.path.insert(0, os.getcwd())  # plug-ins of a project of one's own
+    try:
+        return int(options.command(options))
+    except (ConfigError, DataError) as e:
+        print(f"billow: {e}", file=sys.stderr)
+        return BAD_INPUT
+    except BillowError as e:
+        print(f"billow: {type(e).__name__}: {e}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("billow: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="billow",
+        description="Learn from a plasma simulation while it runs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--verbose", action="store_true", help="say more on standard error")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, function: Any, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(command=function)
+        return command
+
+    run = add("run", _run, "run a workflow and show it live")
+    _add_config(run)
+    run.add_argument("--out", type=Path, help="run folder (default: runs/<name>-<time>)")
+    run.add_argument("--inline", action="store_true", help="the same graph in one thread, no Ray")
+    run.add_argument("--address", help="of a Ray cluster (default: start Ray on this machine)")
+    run.add_argument("--plain", action="store_true", help="lines instead of a live view")
+    check = add("check", _check, "validate a config and say what it would take; starts nothing")
+    _add_config(check)
+    watch = add("watch", _watch, "live view of a run, running or finished")
+    watch.add_argument("folder", type=Path)
+    watch.add_argument("--once", action="store_true", help="show the state now and leave")
+    add("doctor", lambda _: doctor.report(), "what this machine can do, in words")
+    add("init", _init, "print a commented config template")
+    add("schema", _schema, "print the JSON schema of the config, for editors")
+    bench = add("bench", _bench, "measure against peers, in one run")
+    bench.add_argument("name", help="one of the benchmarks in benchmarks/")
+    bench.add_argument("--json", type=Path, help="write the rows to this file, too")
+    bench.add_argument("--quick", action="store_true", help="about a minute in all")
+    return parser
+
+
+def _add_config(command: argparse.ArgumentParser) -> None:
+    command.add_argument("config", type=Path)
+    command.add_argument("overrides", nargs="*", metavar="key=value")
+
+
+def _read(options: argparse.Namespace) -> tuple[Config, Plan]:
+    overrides = list(options.overrides)
+    if getattr(options, "address", None):
+        overrides.append(f"cluster.address={json.dumps(options.address)}")
+    config = read_config(options.config, overrides)
+    try:
+        return config, plan(config)
+    except ConfigError as e:
+        raise ConfigError(f"{options.config}: {e}") from e
+
+
+def _run(options: argparse.Namespace) -> int:
+    from workflow import folder as folders
+    from workflow import report
+    from workflow.run import make_run
+
+    config, built = _read(options)
+    folder = folders.make_run_folder(options.out, config.name)
+    folders.describe_run(folder, built, inline=options.inline, command=sys.argv)
+    view = report.Screen(folder, plain=options.plain)
+    run = make_run(built, folder, inline=options.inline, on_turn=view.turn)
+    with view:
+        summary = run.go()
+    report.print_summary(summary, folder)
+    if summary["status"] == "failed":
+        return FAILED
+    return INTERRUPTED if run.stop_asked else DONE
+
+
+def _check(options: argparse.Namespace) -> int:
+    from workflow import report
+
+    config, built = _read(options)
+    report.print_estimate(config, built)
+    return DONE
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from workflow.watch import watch
+
+    if not (options.folder / "journal").is_dir():
+        raise ConfigError(
+            f"{options.folder}: wanted a run folder with a journal/ in it, got none. "
+            "Give the folder that `billow run` printed."
+        )
+    watch(options.folder, follow=not options.once)
+    return DONE
+
+
+def _init(options: argparse.Namespace) -> int:
+    print(template.TEMPLATE, end="")
+    return DONE
+
+
+def _schema(options: argparse.Namespace) -> int:
+    print(json.dumps(Config.model_json_schema(), indent=2))
+    return DONE
+
+
+def _bench(options: argparse.Namespace) -> int:
+    name = options.name.replace("-", "_")
+    try:
+        module = importlib.import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as e:
+        if e.name != f"benchmarks.{name}":
+            raise
+        package = importlib.import_module("benchmarks")
+        known = sorted(p.stem for p in Path(package.__path__[0]).glob("[a-z]*.py"))
+        raise ConfigError(f"bench '{options.name}': there is no such benchmark; {known}.") from e
+    rows = module.run(quick=options.quick)
+    report = {"bench": options.name, "host": doctor.host_facts(), "rows": rows}
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
