@@ -15,23 +15,11 @@ import numpy as np
 
 from producers import pic, units
 from producers.flow import Run
-from producers.shear import Start
+from producers.shear import Perturbation, Start
 from workflow.errors import ConfigError
 from workflow.types import Grid, Hosting, Series, Unit
 
 TESTED_GAMMA = 1.5  # above, numerical Cherenkov radiation hides the instability
-
-
-@dataclass(frozen=True, kw_only=True)
-class Perturbation:
-    """A seed for one mode: u_y += amplitude cos(k x) exp(-kappa |y - y_shear|) of the electrons."""
-
-    mode: int  # wavelengths in the box
-    amplitude: float = 1e-4  # [c] float32 rounding drowns 1e-6
-
-    def __post_init__(self) -> None:
-        if self.mode < 1:
-            raise ConfigError(f"perturbation.mode: wanted 1 or more, got {self.mode}.")
 
 
 @dataclass(frozen=True, kw_only=True)

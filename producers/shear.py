@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import enum
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from workflow.errors import ConfigError
 from workflow.types import Array
 
 
@@ -27,6 +29,18 @@ class Start(enum.Enum):
 
     LATTICE = "lattice"  # quiet: the same regular places in every cell
     RANDOM = "random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perturbation:
+    """A seed for one mode: u_y += amplitude cos(k x) exp(-kappa |y - y_shear|) of the electrons."""
+
+    mode: int  # wavelengths in the box
+    amplitude: float = 1e-4  # [c] float32 rounding drowns 1e-6
+
+    def __post_init__(self) -> None:
+        if self.mode < 1:
+            raise ConfigError(f"perturbation.mode: wanted 1 or more, got {self.mode}.")
 
 
 def beta(gamma: float) -> float:

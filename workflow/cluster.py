@@ -45,6 +45,27 @@ class _Actor:
         return returned
 
 
+def start_ray(address: str | None, object_store_mb: int) -> None:
+    """Join the cluster at `address`, or start Ray on this machine; ConfigError if it cannot be."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing phones home
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        options |= {
+            "_node_ip_address": "127.0.0.1",
+            "include_dashboard": False,
+            "object_store_memory": object_store_mb * 2**20,
+            "num_cpus": os.cpu_count() or 1,
+        }
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, ValueError, RuntimeError) as e:
+        raise ConfigError(
+            f"cluster.address: cannot reach Ray at {address or 'this machine'}: {e}. "
+            "Leave the address out to start Ray here."
+        ) from e
+
+
 class RayHost:
     """Starts Ray on this machine, or joins a cluster, and runs nodes as its actors."""
 
@@ -57,26 +78,10 @@ class RayHost:
         gpus: Mapping[str, float],
     ) -> None:
         self._cpus, self._gpus = cpus, gpus
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing phones home
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        self._nodes: list[Handle] = []
         self._ours = not ray.is_initialized()
-        if not self._ours:
-            return
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address is None:
-            options |= {
-                "_node_ip_address": "127.0.0.1",
-                "include_dashboard": False,
-                "object_store_memory": object_store_mb * 2**20,
-                "num_cpus": os.cpu_count() or 1,
-            }
-        try:
-            ray.init(address=address, **options)
-        except (ConnectionError, ValueError, RuntimeError) as e:
-            raise ConfigError(
-                f"cluster.address: cannot reach Ray at {address or 'this machine'}: {e}. "
-                "Leave the address out to start Ray here."
-            ) from e
+        if self._ours:
+            start_ray(address, object_store_mb)
 
     def start(
         self, name: str, kind: str, factory: Callable[..., Any], arguments: Mapping[str, Any]
@@ -92,6 +97,7 @@ class RayHost:
             .remote(factory, dict(arguments))
         )
         node = Handle(name=name, kind=kind, engine=actor)
+        self._nodes.append(node)
         return node, self.about(node)
 
     def about(self, node: Handle) -> Call:
@@ -148,6 +154,9 @@ class RayHost:
         ray.kill(node.engine, no_restart=True)
 
     def close(self) -> None:
+        """End every node that was started here, and Ray itself if it was."""
+        for node in self._nodes:
+            ray.kill(node.engine, no_restart=True)
         if self._ours:
             ray.shutdown()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from workflow.errors import DataError, StreamError
 from workflow.streams.openpmd import AXES, GROUPS, JSON_SUFFIX, SNAPSHOT
-from workflow.types import DIMENSIONLESS, Array, Box, Dropped, Frame, Unit
+from workflow.types import DIMENSIONLESS, Array, Box, Dropped, Frame, Key, Unit
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,10 @@ def iterations_of(step: Step, *, name: str) -> list[tuple[int, str]]:
         )
     if step.attribute("/iterationEncoding") == "variableBased":
         for place in (SNAPSHOT, "/data/iteration"):
-            if (value := step.attribute(place)) is None and place in step.variables():
-                value = step.fetch([(place, ((0,) * len(s), s := step.shape(place)))])[0]  # noqa: F821
+            value = step.attribute(place)
+            if value is None and place in step.variables():
+                shape = step.shape(place)
+                value = step.fetch([(place, ((0,) * len(shape), shape))])[0]
             if value is not None:
                 return [(int(np.asarray(value).ravel()[0]), "/data/")]
         raise DataError(
@@ -319,8 +321,6 @@ class Iteration:
         return components, {c: self.unit(c) for c in components}, ""
 
     def _dropped(self, box: Box, reason: str) -> Dropped:
-        from workflow.types import Key
-
         return Dropped(
             key=Key(self._stream, self.iteration, box.index), by=f"stream {self._stream}",
             reason=reason,

@@ -1,0 +1,111 @@
+"""Real kills at random moments: the right state is named, the ledger closes, the run goes on or
+stops as designed. The moment is drawn anew in every run of the tests and shown when one fails."""
+
+import random
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+LONGER = "source.producer.last_step=128"  # 60 iterations of 2 boxes
+PACED = "source.producer.pace_s=0.05"  # slow enough to be killed in mid-run
+
+
+@pytest.fixture
+def moment():
+    """A random training step in mid-run."""
+    return random.SystemRandom().randint(5, 60)
+
+
+def kill(node, at_step, number="KILL"):
+    return f"faults=[{{at_step: {at_step}, node: {node}, signal: {number}}}]"
+
+
+def check(finished, moment):
+    summary = finished.summary
+    assert summary["ledger_closed"], (moment, summary["ledger"]["open"], finished.explain())
+    assert len(finished.events("fault/inject")) == 1, (moment, finished.explain())
+    return summary
+
+
+@pytest.mark.parametrize("node", ["rank-0", "rank-1", "producer"])
+def test_a_killed_producer_is_lost_and_never_an_end(run_small, node, moment):
+    finished = run_small(LONGER, PACED, kill(node, moment), inline=False)
+    summary = check(finished, moment)
+    assert summary["status"] == "failed", finished.explain()
+    assert "the producer was lost" in summary["reason"]
+    assert summary["stream_state"] == "producer_lost"
+    assert [e["value"] for e in finished.events("stream/state")][-1] == "producer_lost"
+    assert summary["training_steps"] >= moment
+    assert summary["weights_agree"]
+    assert list((finished.folder / "checkpoints").iterdir())
+
+
+def test_a_lost_producer_is_restarted_when_the_config_says_so(run_small, moment):
+    finished = run_small(
+        LONGER, PACED, kill("producer", moment), "source.on_lost=restart", inline=False
+    )
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["restarts"] == 1
+    epochs = {e["stream"] for e in finished.events("stream/iteration")}
+    assert epochs == {"khi", "khi#2"}
+
+
+def test_a_killed_transform_actor_is_replaced_and_its_boxes_go_to_the_survivor(run_small, moment):
+    finished = run_small(LONGER, PACED, kill("transform-1", moment), inline=False)
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["restarts"] == 1
+    lost = finished.events("frame/lost")
+    assert all(e["by"] == "transform-1" for e in lost)
+    assert summary["frames_lost"] == len(lost) <= 6
+    deals = [e["deal"] for e in finished.events("stream/iteration")]
+    assert {"transform-0": [0, 1]} in deals  # the survivor took all boxes
+
+
+def test_a_killed_learner_is_replaced_and_ends_with_everybody_elses_weights(run_small, moment):
+    finished = run_small(
+        LONGER, PACED, "learners.count=3", kill("learner-1", moment), inline=False
+    )
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["restarts"] == 1
+    assert summary["frames_lost"] == 0
+    joins = [e for e in finished.events("learner/join") if e["learner"] == "learner-1"]
+    assert len(joins) == 2
+    assert summary["learners_alive"] == 3
+    assert summary["weights_agree"], finished.run.digests
+    missed = [e for e in finished.events("reduce/update") if "learner-1" in e["missing"]]
+    assert summary["updates_skipped"] == 0
+    assert len(missed) <= 2
+
+
+@pytest.mark.parametrize("node", ["shard-0", "reducer"])
+def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, node, moment):
+    finished = run_small(LONGER, PACED, kill(node, moment), inline=False)
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["restarts"] == 1
+    assert summary["weights_agree"]
+
+
+def test_a_frozen_learner_misses_a_deadline_and_is_replaced(run_small, moment):
+    finished = run_small(
+        LONGER, PACED, "learners.count=3", "reducer.deadline_s=3", "learners.silent_s=4",
+        kill("learner-2", moment, "STOP"), inline=False,
+    )  # fmt: skip
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert finished.events("learner/late")
+    assert [e["learner"] for e in finished.events("learner/lost")] == ["learner-2"]
+    assert summary["weights_agree"]
+
+
+def test_a_frozen_transform_actor_is_evicted_so_that_the_simulation_goes_on(run_small, moment):
+    finished = run_small(
+        LONGER, PACED, "transforms.silent_s=4", kill("transform-0", moment, "STOP"), inline=False
+    )
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert [e["node"] for e in finished.events("transform/lost")] == ["transform-0"]
