@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from learners.losses import Distance, chamfer, kl_to_standard_normal
-from workflow.errors import ConfigError, DataError
+from workflow.errors import ConfigError
 
 SMALLEST_VARIANCE = 1e-8
 START = 0.5  # the size of the template at first, in standard deviations of the data
@@ -132,5 +132,5 @@ def placed(device: str) -> torch.device:
     """The torch device that a config names; "auto" is CUDA where there is one."""
     there = torch.cuda.is_available()
     if device == "cuda" and not there:
-        raise DataError("device: wanted cuda, got a machine without it. Use device: auto or cpu.")
+        raise ConfigError("device: wanted cuda, got a machine without it. Use device: auto or cpu.")
     return torch.device("cuda" if there and device != "cpu" else "cpu")

@@ -7,19 +7,19 @@ boxes, same iterations. Species and meshes keep the names that they have in the 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from workflow import streams
 from workflow.errors import BillowError, ConfigError, DataError, StreamBroken
 from workflow.protocols import Arrival, StreamReader
 from workflow.types import Frame, Hosting, Series, StreamState
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from workflow.streams.describe import Description
 
 POLL_S = 0.002  # between two looks for the next iteration: a file has no way to call us
 
@@ -28,12 +28,11 @@ POLL_S = 0.002  # between two looks for the next iteration: a file has no way to
 class Recording:
     """Re-streams a recorded openPMD series (BP4 or BP5, of PIConGPU or of ours).
 
-    path:       of the series, as adios2 opens it.
+    path:       a BP folder, a pattern such as "simData_%06T.bp5", or a folder of BP folders.
     rate_hz:    iterations per second; 0: as fast as they are taken. Runs in one thread never wait.
     first_step, last_step: the first and last iteration to stream, both included.
     period:     stream every so-manyth of them.
     repeat:     stream all of it so often; each time the iterations and the time go on rising.
-    silence_s:  a series that nobody closed counts as truncated after so long without news.
     """
 
     path: str
@@ -42,7 +41,6 @@ class Recording:
     last_step: int | None = None
     period: int = 1
     repeat: int = 1
-    silence_s: float = 5.0
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -57,21 +55,18 @@ class Recording:
                 f"Recording: wanted period and repeat of 1 or more, got {self.period} and "
                 f"{self.repeat}."
             )
-        if not self.silence_s > 0:
-            raise ConfigError(f"Recording.silence_s: wanted more than 0, got {self.silence_s}.")
         first, last = self.first_step, self.last_step
         if first is not None and last is not None and first > last:
             raise ConfigError(f"Recording: wanted first_step <= last_step, got {first} and {last}.")
 
     def offers(self) -> tuple[str, ...]:
-        return tuple(self._described().offers)
+        return self._described().offers
 
     def series(self) -> Series:
-        series: Series = self._described().series
-        return series
+        return self._described().series
 
     def boxes(self) -> int:
-        return int(self._described().boxes)
+        return self._described().boxes
 
     def iterations(self, seed: int, *, hosting: Hosting) -> Iterator[tuple[Frame, ...]]:
         """The recorded iterations; nothing is random, so the seed changes nothing."""
@@ -118,17 +113,9 @@ class Recording:
         return after and (self.last_step is None or iteration <= self.last_step)
 
     def _open(self) -> StreamReader:
-        reader: StreamReader = streams.open_reader(
-            "bp5",
-            self._there(),
-            name="recording",
-            parameters={},
-            silence_s=self.silence_s,
-            deadline_s=self.silence_s,
-        )
-        return reader
+        return streams.open_reader("bp5", self._there(), name="recording", follow=False)
 
-    def _described(self) -> Any:
+    def _described(self) -> Description:
         try:
             return streams.describe(self._there())
         except ConfigError:
@@ -138,7 +125,7 @@ class Recording:
 
     def _there(self) -> Path:
         path = Path(self.path)
-        if not path.exists():
+        if not (path.parent if "%" in path.name else path).exists():
             raise ConfigError(
                 f"Recording.path: wanted a recorded series, got '{self.path}', which does not "
                 "exist. Give its path, absolute or from where billow is started."
@@ -178,10 +165,9 @@ def _arrivals(reader: StreamReader, path: str) -> Iterator[Arrival]:
             last = arrival.iteration
             yield arrival
             continue
-        state = reader.state()
-        if state is StreamState.ENDED:
+        if reader.state() is StreamState.ENDED:
             return
-        if state in (StreamState.PRODUCER_LOST, StreamState.STALLED):
+        if reader.state() is StreamState.PRODUCER_LOST:
             raise StreamBroken(
                 f"{path}: truncated: its writer never closed it; the last whole iteration is "
                 f"{last}. Set last_step to stream what is there."

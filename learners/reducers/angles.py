@@ -1,56 +1,48 @@
-"""Lengths of offers and angles between them, in float64, so that no finite offer overflows."""
+"""Lengths of offers and angles between them, all from the products of each with each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
 from workflow.types import Array
 
 BLOCK = 65536  # values at a time: they stay in the processor's cache
+NOTHING = 1e-12  # a sum of directions that is shorter, squared, has no direction
 
 
-def norm_of(values: Array) -> float:
-    """Euclidean length of a vector (d,)."""
-    return float(np.sqrt(sum(float(part @ part) for (part,) in _blocks(values))))
-
-
-def cosines_to(update: Array, offers: Mapping[str, Array]) -> dict[str, float]:
-    """Cosine of the angle between each offer (d,) and the update (d,); 0 for a null vector."""
-    length = norm_of(update)
-    cosines = {}
-    for name, values in offers.items():
-        dot = sum(float(a @ b) for a, b in _blocks(values, update))
-        lengths = length * norm_of(values)
-        cosines[name] = dot / lengths if lengths > 0 else 0.0
-    return cosines
-
-
-def agreement(offers: Mapping[str, Array]) -> dict[str, float]:
-    """Cosine of the angle between each offer and the sum of the others' directions.
-
-    Directions are offers of length 1: so a long lie weighs no more than an honest offer, and no
-    offer is compared with itself, as it would be in the update. 0 for a null vector.
-    """
-    names = list(offers)
-    scale = [1.0 / length if (length := norm_of(offers[name])) > 0 else 0.0 for name in names]
-    to_sum = np.zeros(len(names))  # of each direction: its product with the sum of all
-    sum_squared = 0.0
-    for parts in _blocks(*offers.values()):
-        directions = [s * part for s, part in zip(scale, parts, strict=True)]
-        total = np.sum(directions, axis=0)
-        sum_squared += float(total @ total)
-        to_sum += [float(direction @ total) for direction in directions]
-    agreed = {}
-    for name, dot, s in zip(names, to_sum, scale, strict=True):
-        own = 1.0 if s > 0 else 0.0
-        others_squared = sum_squared - 2 * dot + own
-        alone = others_squared < 1e-12  # the others cancel, or there are none
-        agreed[name] = 0.0 if alone else float((dot - own) / np.sqrt(others_squared))
-    return agreed
-
-
-def _blocks(*vectors: Array) -> Iterator[list[Array]]:
+def products(vectors: Sequence[Array]) -> Array:
+    """Scalar products (k, k) of k vectors (d,); in float64, where no float32 overflows."""
+    gram = np.zeros((len(vectors), len(vectors)))
     for begin in range(0, len(vectors[0]) if vectors else 0, BLOCK):
-        yield [v[begin : begin + BLOCK].astype(np.float64) for v in vectors]
+        block = np.stack([v[begin : begin + BLOCK] for v in vectors]).astype(np.float64)
+        gram += block @ block.T
+    return gram
+
+
+def lengths(gram: Array) -> Array:
+    """Euclidean lengths (k,) of the vectors whose products are `gram`."""
+    return np.asarray(np.sqrt(np.diag(gram)))
+
+
+def cosines(gram: Array) -> Array:
+    """Cosines (k, k) of the angles between them; 0 for a null vector."""
+    size = np.outer(lengths(gram), lengths(gram))
+    return np.asarray(np.divide(gram, size, out=np.zeros_like(gram), where=size > 0))
+
+
+def agreement(gram: Array) -> Array:
+    """Cosine (k,) of the angle between each vector and the sum of the others' directions.
+
+    Directions have length 1: so a long lie weighs no more than an honest offer, and no offer is
+    compared with itself, as it is in an update. 0 for a null vector, and where the others cancel.
+    """
+    cosine = cosines(gram)
+    agreed = np.zeros(len(gram))
+    for i in range(len(gram)):
+        others = np.arange(len(gram)) != i
+        squared = cosine[np.ix_(others, others)].sum()
+        if squared > NOTHING:
+            agreed[i] = cosine[i, others].sum() / np.sqrt(squared)
+    return agreed

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.reducers.angles import agreement, cosines_to, norm_of
+from learners.reducers.angles import agreement, cosines, lengths, products
 from learners.reducers.suspicion import Suspicion, opponents
 from workflow.errors import CheckpointError, ConfigError, DataError
 from workflow.protocols import Rule
@@ -47,11 +47,10 @@ class Reducer:
         came = sorted((o for o in offers if o is not None), key=lambda o: (o.part, o.learner))
         usable, suspects = set_aside(came, step=step, expected=expected, size=self._size)
         values, reason = self._apply_rule(usable)
-        vectors = {o.learner: o.values for o in usable}
-        agreed = agreement(vectors) if values is not None else {}
+        measured = measure({o.learner: o.values for o in usable}, values)
         if values is not None:
             self._size = len(values)
-            self._remember(step, agreed)
+            self._remember(step, measured["agreement"])
         opposed = {k: v for k, v in self.opponents().items() if k in expected}
         suspects = opposed | suspects
         heard = tuple(dict.fromkeys(o.learner for o in came))
@@ -70,10 +69,7 @@ class Reducer:
             "used": [o.learner for o in usable] if values is not None else [],
             "suspects": dict(suspects),
             "reason": reason,
-            "norms": {name: norm_of(vector) for name, vector in vectors.items()},
-            "cosines": cosines_to(values, vectors) if values is not None else {},
-            "agreement": agreed,
-            "norm": norm_of(values) if values is not None else 0.0,
+            **measured,
             "busy_s": time.perf_counter() - begin,
         }
         return receipt, update
@@ -176,3 +172,20 @@ def _most_common(sizes: Sequence[int]) -> int | None:
     if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
         return None
     return counts[0][0]
+
+
+def measure(offers: Mapping[str, Array], update: Array | None) -> dict[str, Any]:
+    """By learner: norms of the offers, cosines to the update, agreement with the others' offers.
+
+    And the norm of the update. Without an update: no cosines, no agreement, norm 0.
+    """
+    gram = products([*offers.values(), *([] if update is None else [update])])
+    norms = dict(zip(offers, lengths(gram).tolist(), strict=False))  # the last is the update's
+    if update is None:
+        return {"norms": norms, "cosines": {}, "agreement": {}, "norm": 0.0}
+    return {
+        "norms": norms,
+        "cosines": dict(zip(offers, cosines(gram)[-1, :-1].tolist(), strict=True)),
+        "agreement": dict(zip(offers, agreement(gram[:-1, :-1]).tolist(), strict=True)),
+        "norm": float(lengths(gram)[-1]),
+    }

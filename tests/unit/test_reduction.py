@@ -12,7 +12,7 @@ from learners.autoencoder import PointCloudVAE
 from learners.learner import Learner
 from learners.optimizers import Adam
 from learners.reducers import TrimmedMean, mean, median
-from learners.reducers.angles import agreement
+from learners.reducers.angles import agreement, products
 from learners.reducers.reducer import Reducer
 from learners.reducers.suspicion import Suspicion, opponents
 from workflow.errors import CheckpointError, ConfigError
@@ -152,16 +152,18 @@ def test_agreement_is_the_cosine_to_the_sum_of_the_others_directions():
     vectors = {n: rng.standard_normal(200_000).astype(np.float32) for n in "abcd"}
     vectors["d"] *= 1e20
     unit = {n: v / np.linalg.norm(v.astype(np.float64)) for n, v in vectors.items()}
-    for name, agreed in agreement(vectors).items():
+    agreements = agreement(products(list(vectors.values())))
+    for name, agreed in zip(vectors, agreements, strict=True):
         others = sum(unit[n] for n in vectors if n != name)
         assert agreed == pytest.approx(unit[name] @ others / np.linalg.norm(others), abs=1e-9)
 
 
 def test_agreement_with_nobody_is_zero():
     one = np.ones(3, np.float32)
-    assert agreement({"a": one}) == {"a": 0.0}
-    assert agreement({"a": one, "b": 0 * one}) == {"a": 0.0, "b": 0.0}
-    assert agreement({}) == {}
+    assert agreement(products([one])).tolist() == [0.0]
+    assert agreement(products([one, 0 * one])).tolist() == [0.0, 0.0]
+    assert agreement(products([one, one, -one])) == pytest.approx([0.0, 0.0, -1.0])
+    assert agreement(products([])).tolist() == []
 
 
 def test_huge_finite_offers_are_measured_without_overflow():

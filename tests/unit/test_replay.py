@@ -5,6 +5,8 @@ Chi-square limits are for p = 1e-4 by the Wilson-Hilferty approximation; all see
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -284,3 +286,11 @@ def test_batches_are_normalised_with_the_moments_of_the_moment():
     _, batch = made.batch(1, moments)
     assert np.allclose(batch.arrays["particles"][:, 0, 0] * 4.0, iterations(batch))
     assert batch.digest != made.batch(1, {"scale": np.array([[2.0]])})[1].digest
+
+
+def test_processes_that_need_no_torch_do_not_load_it():
+    code = (
+        "import learners.replay, learners.attacks, learners.reducers, learners.reducers.reducer, "
+        "sys; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -21,7 +21,7 @@ import adios2.bindings as engine_room
 import numpy as np
 
 from workflow.errors import ConfigError, DataError
-from workflow.streams.openpmd_read import Span
+from workflow.streams.openpmd_step import Span
 from workflow.types import Array
 
 DTYPES = {
@@ -30,8 +30,9 @@ DTYPES = {
     "double": "f8",
     "float complex": "c8",
     "double complex": "c16",
-    **{f"{sign}int{bits}_t": f"{sign or 'i'}{bits // 8}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
+    **{f"int{bits}_t": f"i{bits // 8}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}_t": f"u{bits // 8}" for bits in (8, 16, 32, 64)},
+}
 
 ROUTES = ("NetworkInterface", "DataInterface", "ControlInterface")
 
@@ -77,7 +78,7 @@ def message_of(error: Exception) -> str:
 
 
 class EngineStep:
-    """The step that an open engine is in; see `openpmd_read.Step`."""
+    """The step that an open engine is in; see `openpmd_step.Step`."""
 
     def __init__(self, io: Any, engine: Any) -> None:
         self._io, self._engine = io, engine
@@ -97,7 +98,7 @@ class EngineStep:
 
     def attribute(self, name: str) -> Any:
         attribute = self._io.InquireAttribute(name)
-        if attribute is None:
+        if not attribute:
             return None
         if attribute.Type() == "string":
             texts = attribute.DataString()
@@ -119,7 +120,7 @@ class EngineStep:
         try:
             for name, (start, count) in wanted:
                 variable = self._io.InquireVariable(name)
-                if variable is None:
+                if not variable:
                     raise DataError(f"missing: {name}")
                 if variable.Type() not in DTYPES:
                     raise DataError(f"{name} is of type {variable.Type()}, which is no number")

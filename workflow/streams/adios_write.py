@@ -145,7 +145,7 @@ class AdiosWriter:
     def _put(self, name: str, array: GlobalArray) -> list[Array]:
         """Put all blocks of one variable; returns what must live until the step ends."""
         variable = self._io.InquireVariable(name)
-        if variable is None:
+        if not variable:
             variable = self._io.DefineVariable(
                 name, np.zeros(0, array.dtype), list(array.shape), [0] * len(array.shape),
                 list(array.shape),
@@ -187,7 +187,7 @@ class AdiosWriter:
         self._engine = self._io = self._adios = None
 
     def stats(self) -> Mapping[str, float]:
-        """iterations, bytes, blocked_s (inside the engine), rendezvous_s, last_iteration, wall_s."""
+        """iterations, bytes, blocked_s (in the engine), rendezvous_s, last_iteration, wall_s."""
         return {**self._stats, "wall_s": time.monotonic() - self._began}
 
     def __enter__(self) -> Self:

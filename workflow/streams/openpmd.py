@@ -141,12 +141,14 @@ def _times(layout: Layout, base: str, first: Frame, series: Series, encoding: En
     """time and dt in steps, as PIConGPU has them: seconds = time * timeUnitSI."""
     steps = first.time_s / series.dt_s
     on_the_step = math.isclose(steps, first.iteration, rel_tol=1e-9, abs_tol=1e-9)
-    layout.attributes |= {
-        base + "time": np.float64(first.iteration if on_the_step else steps),
-        base + "dt": np.float64(first.dt_s / series.dt_s),
-        base + "timeUnitSI": np.float64(series.dt_s),
-        base + "iteration": np.uint32(first.iteration),
-    }
+    layout.attributes.update(
+        {
+            base + "time": np.float64(first.iteration if on_the_step else steps),
+            base + "dt": np.float64(first.dt_s / series.dt_s),
+            base + "timeUnitSI": np.float64(series.dt_s),
+            base + "iteration": np.uint32(first.iteration),
+        }
+    )
     if encoding == "variable_based":
         layout.attributes[SNAPSHOT] = np.array([first.iteration], np.uint64)
 
@@ -168,43 +170,56 @@ def _mesh(
     units: Mapping[str, Unit],
     frames: Sequence[Frame],
 ) -> None:
+    """One component of a mesh: of the grid, or, with other dimensions, with one row per box."""
     mesh, path, unit = base + MESHES + name.split("/")[0], base + MESHES + name, _unit(units, name)
-    grid = series.grid
-    dimensions = len(grid.shape)
-    unit_length = float(series.attributes.get("unit_length", 1.0))
-    layout.attributes |= {
-        f"{mesh}/axisLabels": list(AXES[:dimensions][::-1]),
-        f"{mesh}/dataOrder": "C",
-        f"{mesh}/geometry": "cartesian",
-        f"{mesh}/fieldSmoothing": "none",
-        f"{mesh}/gridSpacing": np.array(grid.spacing_m[::-1]) / unit_length,
-        f"{mesh}/gridGlobalOffset": np.zeros(dimensions),
-        f"{mesh}/gridUnitSI": np.float64(unit_length),
-        f"{mesh}/timeOffset": np.float64(unit.time_offset),
-        f"{mesh}/unitDimension": np.array(unit.dimension),
-        f"{path}/unitSI": np.float64(unit.si),
-        f"{path}/position": np.array(series.mesh_position.get(name, (0.0,) * dimensions)),
-    }
+    arrays = [frame.arrays.get(name) for frame in frames]
+    dimensions = len(series.grid.shape)
+    first = next(a for a in arrays if a is not None)
+    if first.ndim != dimensions:
+        spacing = np.ones(1)
+        shape: tuple[int, ...] = (len(frames), *first.shape)
+        labels, unit_length = ["x"], 1.0
+    else:
+        unit_length = float(series.attributes.get("unit_length", 1.0))
+        spacing, shape = (
+            np.array(series.grid.spacing_m[::-1]) / unit_length,
+            series.grid.shape[::-1],
+        )
+        labels = list(AXES[:dimensions][::-1])
+    layout.attributes.update(
+        {
+            f"{mesh}/axisLabels": labels,
+            f"{mesh}/dataOrder": "C",
+            f"{mesh}/geometry": "cartesian",
+            f"{mesh}/fieldSmoothing": "none",
+            f"{mesh}/gridSpacing": spacing,
+            f"{mesh}/gridGlobalOffset": np.zeros(len(spacing)),
+            f"{mesh}/gridUnitSI": np.float64(unit_length),
+            f"{mesh}/timeOffset": np.float64(unit.time_offset),
+            f"{mesh}/unitDimension": np.array(unit.dimension),
+            f"{path}/unitSI": np.float64(unit.si),
+            f"{path}/position": np.array(series.mesh_position.get(name, (0.0,) * len(spacing))),
+        }
+    )
     # A recorded range lies somewhere in the full grid: blocks are relative to its corner.
     corner = series.attributes.get(f"{MESHES}{name.split('/')[0]}/gridGlobalOffset")
-    shift = (
-        np.zeros(dimensions, int)
-        if corner is None
-        else np.rint(np.asarray(corner) / (np.array(grid.spacing_m[::-1]) / unit_length))
-    )
+    shift = np.zeros(len(spacing), int) if corner is None else np.rint(corner / spacing).astype(int)
     blocks = []
-    for frame in frames:
-        if name not in frame.arrays or frame.arrays[name].shape != frame.box.extent[::-1]:
-            got = frame.arrays[name].shape if name in frame.arrays else "nothing"
+    for frame, array in zip(frames, arrays, strict=True):
+        on_grid = first.ndim == dimensions
+        wanted = frame.box.extent[::-1] if on_grid else first.shape
+        if array is None or array.shape != wanted:
             raise DataError(
-                f"{name}: wanted shape {frame.box.extent[::-1]} of box {frame.box.index} in "
-                f"iteration {frame.iteration}, got {got}. A mesh is put by every box."
+                f"{name}: wanted shape {wanted} of box {frame.box.index} in iteration "
+                f"{frame.iteration}, got {'nothing' if array is None else array.shape}. A mesh is "
+                "put by every box."
             )
-        start = tuple(int(o - s) for o, s in zip(frame.box.offset[::-1], shift, strict=True))
-        blocks.append((start, frame.arrays[name]))
-    layout.variables[path] = GlobalArray(
-        dtype=blocks[0][1].dtype, shape=grid.shape[::-1], blocks=tuple(blocks)
-    )
+        if on_grid:
+            start = tuple((np.array(frame.box.offset[::-1]) - shift).tolist())
+            blocks.append((start, array))
+        else:
+            blocks.append(((frame.box.index, *(0,) * array.ndim), array[np.newaxis]))
+    layout.variables[path] = GlobalArray(dtype=first.dtype, shape=shape, blocks=tuple(blocks))
     layout.group(mesh if "/" in name else base + MESHES)
 
 
@@ -256,13 +271,15 @@ def _count(kind: str, names: Sequence[str], frame: Frame) -> int:
 
 def _record(layout: Layout, base: str, name: str, unit: Unit) -> None:
     record = base + PARTICLES + "/".join(name.split("/")[:2])
-    layout.attributes |= {
-        f"{record}/unitDimension": np.array(unit.dimension),
-        f"{record}/timeOffset": np.float64(unit.time_offset),
-        f"{record}/macroWeighted": np.uint32(unit.macro_weighted),
-        f"{record}/weightingPower": np.float64(unit.weighting_power),
-        f"{base}{PARTICLES}{name}/unitSI": np.float64(unit.si),
-    }
+    layout.attributes.update(
+        {
+            f"{record}/unitDimension": np.array(unit.dimension),
+            f"{record}/timeOffset": np.float64(unit.time_offset),
+            f"{record}/macroWeighted": np.uint32(unit.macro_weighted),
+            f"{record}/weightingPower": np.float64(unit.weighting_power),
+            f"{base}{PARTICLES}{name}/unitSI": np.float64(unit.si),
+        }
+    )
 
 
 def _patches(

@@ -6,71 +6,18 @@ shapes, counts, records and species may change in every one.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from workflow.errors import DataError, StreamError
-from workflow.streams.openpmd import AXES, GROUPS, JSON_SUFFIX, SNAPSHOT
+from workflow.streams.openpmd import AXES, GROUPS, JSON_SUFFIX
+from workflow.streams.openpmd_step import Span, Step, attribute_of, number_of, path_of
 from workflow.types import DIMENSIONLESS, Array, Box, Dropped, Frame, Key, Unit
 
 log = logging.getLogger(__name__)
-
-Span = tuple[tuple[int, ...], tuple[int, ...]]  # start, count
-
-
-class Step(Protocol):
-    """What an engine holds open."""
-
-    def variables(self) -> Collection[str]: ...
-    def attributes(self) -> Collection[str]: ...
-    def attribute(self, name: str) -> Any:
-        """A string, a list of strings, or an array (n,); None if there is none."""
-        ...
-
-    def shape(self, variable: str) -> tuple[int, ...]: ...
-    def spans(self, variable: str) -> list[Span]:
-        """Start and count of every block."""
-        ...
-
-    def fetch(self, wanted: Sequence[tuple[str, Span]]) -> list[Array]:
-        """Transfer parts of variables, all at once. Raises DataError if that is impossible."""
-        ...
-
-
-def iterations_of(step: Step, *, name: str) -> list[tuple[int, str]]:
-    """Number and base path of every iteration in this step: never the engine's step number."""
-    if step.attribute("/openPMD") is None:
-        known = ", ".join(sorted(step.variables())[:5]) or "no variables"
-        raise DataError(
-            f"{name}: wanted openPMD data (root attribute /openPMD), got {known}. Give the path "
-            "of an openPMD series, as PIConGPU or openPMD-api write it."
-        )
-    if step.attribute("/iterationEncoding") == "variableBased":
-        for place in (SNAPSHOT, "/data/iteration"):
-            value = step.attribute(place)
-            if value is None and place in step.variables():
-                shape = step.shape(place)
-                value = step.fetch([(place, ((0,) * len(shape), shape))])[0]
-            if value is not None:
-                return [(int(np.asarray(value).ravel()[0]), "/data/")]
-        raise DataError(
-            f"{name}: wanted the iteration number in {SNAPSHOT}, got neither an attribute nor a "
-            "variable of that name."
-        )
-    found = {
-        int(match[1])
-        for v in step.variables()
-        if (match := re.match(r"/data/(\d+)/", v)) is not None
-    }
-    if not found:  # a step of constants only
-        snapshot = step.attribute(SNAPSHOT)
-        found = {int(n) for n in np.atleast_1d(snapshot)} if snapshot is not None else set()
-    return [(number, f"/data/{number}/") for number in sorted(found)]
 
 
 class Iteration:
@@ -89,11 +36,11 @@ class Iteration:
         self._step, self._stream, self._base = step, stream, base
         self._on_release: Callable[[], None] | None = on_release
         self.iteration = number
-        unit_s = _number(step.attribute(base + "timeUnitSI"), 1.0)
-        self.time_s = _number(step.attribute(base + "time"), float(number)) * unit_s
-        self.dt_s = _number(step.attribute(base + "dt"), 1.0) * unit_s
-        self._meshes_path = _path(step.attribute("/meshesPath"), "meshes/")
-        self._particles_path = _path(step.attribute("/particlesPath"), "particles/")
+        unit_s = number_of(step.attribute(base + "timeUnitSI"), 1.0)
+        self.time_s = number_of(step.attribute(base + "time"), float(number)) * unit_s
+        self.dt_s = number_of(step.attribute(base + "dt"), 1.0) * unit_s
+        self.meshes_path = path_of(step.attribute("/meshesPath"), "meshes/")
+        self._particles_path = path_of(step.attribute("/particlesPath"), "particles/")
         self.records: dict[str, list[str]] = {}  # record -> component paths, as in Frame
         self.meshes: set[str] = set()
         self.constants: dict[str, Array] = {}  # component path -> value ()
@@ -110,8 +57,8 @@ class Iteration:
             if not variable.startswith(self._base):
                 continue
             path = variable[len(self._base) :]
-            if path.startswith(self._meshes_path):
-                self._add(path[len(self._meshes_path) :], mesh=True)
+            if path.startswith(self.meshes_path):
+                self._add(path[len(self.meshes_path) :], mesh=True)
             elif path.startswith(self._particles_path):
                 path = path[len(self._particles_path) :]
                 if "/particlePatches/" in path:
@@ -122,12 +69,12 @@ class Iteration:
     def _list_constants(self) -> None:
         """Constant components have no variable, only the attributes `value` and `shape`."""
         species = {r.split("/")[0] for r in self.records if r not in self.meshes} | self._patched
-        for name in self._step.attributes():
+        for name in sorted(self._step.attributes()):
             if not (name.startswith(self._base) and name.endswith("/value")):
                 continue
             full = name[: -len("/value")]
             path = full[len(self._base) :]
-            for root, mesh in ((self._meshes_path, True), (self._particles_path, False)):
+            for root, mesh in ((self.meshes_path, True), (self._particles_path, False)):
                 if path.startswith(root) and self._is_current(full, species):
                     value = np.asarray(self._step.attribute(name))
                     if value.size == 1 and self._step.attribute(f"{full}/shape") is not None:
@@ -218,7 +165,7 @@ class Iteration:
         """Blocks of the mesh with the most dimensions; bookkeeping meshes have one label."""
         best: list[Span] = []
         for mesh in sorted(self.meshes):
-            full = self._base + self._meshes_path + self.records[mesh][0]
+            full = self._base + self.meshes_path + self.records[mesh][0]
             if self.records[mesh][0] in self.constants:
                 continue
             if len(self._vector(f"{self._mesh(mesh)}/gridSpacing")) != len(self._step.shape(full)):
@@ -242,7 +189,7 @@ class Iteration:
         return [((), ())]
 
     def _mesh(self, mesh: str) -> str:
-        return self._base + self._meshes_path + mesh
+        return self._base + self.meshes_path + mesh
 
     def _vector(self, name: str) -> Array:
         value = self._step.attribute(name)
@@ -293,19 +240,14 @@ class Iteration:
             for c, (_, count) in plans[box.index].items():
                 constant = self.constants.get(c)
                 array = next(arrays) if constant is None else np.broadcast_to(constant, count)
-                own_row = c.split("/")[0] in self.meshes and len(count) > len(box.extent)
-                got[c] = array[0] if own_row and count[0] == 1 else array
-            frames.append(
-                Frame(
-                    stream=self._stream,
-                    iteration=self.iteration,
-                    time_s=self.time_s,
-                    dt_s=self.dt_s,
-                    box=box,
-                    arrays=got,
-                    units=units,
-                )  # fmt: skip
-            )
+                mesh = c.split("/")[0]
+                is_row = mesh in self.meshes and self._is_per_rank(mesh, self.shape(c))
+                got[c] = array[0] if is_row else array
+            frame = Frame(
+                stream=self._stream, iteration=self.iteration, time_s=self.time_s,
+                dt_s=self.dt_s, box=box, arrays=got, units=units,
+            )  # fmt: skip
+            frames.append(frame)
         return frames
 
     def _choose(self, records: Sequence[str]) -> tuple[list[str], dict[str, Unit], str]:
@@ -328,7 +270,7 @@ class Iteration:
 
     def _full(self, component: str) -> str:
         mesh = component.split("/")[0] in self.meshes
-        return self._base + (self._meshes_path if mesh else self._particles_path) + component
+        return self._base + (self.meshes_path if mesh else self._particles_path) + component
 
     def shape(self, component: str) -> tuple[int, ...]:
         """Global shape of a component, variable or constant."""
@@ -354,15 +296,22 @@ class Iteration:
 
     def _cells(self, mesh: str, shape: tuple[int, ...], box: Box) -> Span:
         """A mesh of the grid is cut to the box; one with a row per rank gives the box's row."""
-        corner = self._corner(mesh)
-        if len(shape) == len(box.offset) == len(corner):
-            ends = [np.add(b.offset, b.extent)[::-1] for b in self.boxes]
-            if tuple(np.max(ends, axis=0) - corner) == shape:
-                start = tuple(int(n) for n in np.array(box.offset[::-1]) - corner)
-                return start, box.extent[::-1]
-        if len(self.boxes) > 1 and shape and shape[0] == len(self.boxes):
+        if self._is_grid(mesh, shape):
+            start = np.array(box.offset[::-1]) - self._corner(mesh)
+            return tuple(int(n) for n in start), box.extent[::-1]
+        if self._is_per_rank(mesh, shape):
             return (box.index, *(0,) * (len(shape) - 1)), (1, *shape[1:])
         return (0,) * len(shape), shape
+
+    def _is_grid(self, mesh: str, shape: tuple[int, ...]) -> bool:
+        corner = self._corner(mesh)
+        if not len(shape) == len(self.boxes[0].offset) == len(corner):
+            return False
+        ends = [np.add(b.offset, b.extent)[::-1] for b in self.boxes]
+        return tuple(int(n) for n in np.max(ends, axis=0) - corner) == shape
+
+    def _is_per_rank(self, mesh: str, shape: tuple[int, ...]) -> bool:
+        return bool(shape) and shape[0] == len(self.boxes) and not self._is_grid(mesh, shape)
 
     def _particles(self, kind: str) -> list[tuple[int, int]]:
         """Start and count of each box's particles: from the patches, else from the blocks."""
@@ -387,11 +336,11 @@ class Iteration:
         record = self._mesh(component.split("/")[0]) if mesh else self._record(component)
         dimension = self._vector(f"{record}/unitDimension")
         return Unit(
-            si=_number(self._step.attribute(f"{full}/unitSI"), 1.0),
+            si=number_of(self._step.attribute(f"{full}/unitSI"), 1.0),
             dimension=tuple(dimension.tolist()) if len(dimension) == 7 else DIMENSIONLESS,
-            macro_weighted=bool(_number(self._step.attribute(f"{record}/macroWeighted"), 0.0)),
-            weighting_power=_number(self._step.attribute(f"{record}/weightingPower"), 0.0),
-            time_offset=_number(self._step.attribute(f"{record}/timeOffset"), 0.0),
+            macro_weighted=bool(number_of(self._step.attribute(f"{record}/macroWeighted"), 0.0)),
+            weighting_power=number_of(self._step.attribute(f"{record}/weightingPower"), 0.0),
+            time_offset=number_of(self._step.attribute(f"{record}/timeOffset"), 0.0),
         )
 
     def _record(self, component: str) -> str:
@@ -408,25 +357,7 @@ class Iteration:
     def below(self) -> Mapping[str, Any]:
         """All attributes of this iteration by name without base path, lists restored."""
         start = len(self._base)
-        names: Iterable[str] = (n for n in self._step.attributes() if n.startswith(self._base))
+        names = sorted(n for n in self._step.attributes() if n.startswith(self._base))
         return {
             n[start:]: attribute_of(self._step, n) for n in names if not n.endswith(JSON_SUFFIX)
         }
-
-
-def attribute_of(step: Step, name: str) -> Any:
-    """An attribute; a list of strings comes from its JSON twin, where there is one."""
-    twin = step.attribute(name + JSON_SUFFIX)
-    return step.attribute(name) if twin is None else json.loads(twin)
-
-
-def _number(value: Any, otherwise: float) -> float:
-    """An attribute as a number, whatever type it was written with."""
-    if value is None:
-        return otherwise
-    flat = np.asarray(value).ravel()
-    return float(flat[0]) if flat.size else otherwise
-
-
-def _path(value: Any, otherwise: str) -> str:
-    return otherwise if not value else str(value).strip("/") + "/"
