@@ -129,15 +129,11 @@ class Learner:
     # ------------------------------------------------------------ what it has learnt
 
     def evaluate(
-        self,
-        arrays: Mapping[str, Array],
-        seed: int = 0,
-        state: Mapping[str, Array] | None = None,
+        self, arrays: Mapping[str, Array], state: Mapping[str, Array] | None = None
     ) -> Mapping[str, float]:
         """Loss terms, mean over rows, on normalised arrays (rows, ...); without random draws.
 
         With the learner's own weights, or with those of a `state` (its own stay as they are).
-        `seed` is part of the seam; these losses draw nothing.
         """
         tensors = self._tensors(arrays, where="evaluation")
         network = self._network if state is None else with_weights(self._network, state)

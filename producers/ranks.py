@@ -165,6 +165,10 @@ class ProcessRanks:
 
     def next_slot(self) -> int | None:
         """See Ranks; raises NodeLost when a rank died."""
+        if self._lost is not None:
+            raise self._lost
+        if not self._end.alive:
+            return None
         if self._shown:
             self._grant()
         waiting = set(range(len(self._processes))) - self._ended
@@ -206,8 +210,6 @@ class ProcessRanks:
         self, reports: dict[int, connection.Connection[bytes, bytes]], timeout: float | None
     ) -> None:
         """Wait for a report, a death or the time; raise NodeLost for a death."""
-        if self._lost is not None:
-            raise self._lost
         living = {p.sentinel: r for r, p in enumerate(self._processes) if p.exitcode is None}
         for rank, process in enumerate(self._processes):
             if process.exitcode not in (None, 0):

@@ -19,7 +19,7 @@ from workflow.protocols import Arrival, StreamReader
 from workflow.types import Frame, Hosting, Series, StreamState
 
 if TYPE_CHECKING:
-    from workflow.streams.describe import Description
+    from workflow.streams.adios_describe import Description
 
 POLL_S = 0.002  # between two looks for the next iteration: a file has no way to call us
 

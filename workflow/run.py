@@ -36,6 +36,7 @@ from workflow.types import StreamState
 log = logging.getLogger(__name__)
 
 TURN_S = 0.2  # longest wait for an answer before the run looks after deadlines
+GONE_S = 3.0  # for a producer whose stream broke to be gone, so that it can be said how
 DROPS_FROM = 20  # boxes received before the share of dropped ones is judged
 DRAIN_S = 60.0  # for the last answers, at the end
 
@@ -260,6 +261,7 @@ class Run:
             self.journal.write("producer/restart", epoch=self.source.epoch)
             self.intake.join(self.source.name, self.source.path)
             return False
+        self.source.wait_gone(GONE_S)
         self.status = "failed"
         self.reason = f"the producer was lost: {self.source.lost() or 'its stream broke'}"
         return True

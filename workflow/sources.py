@@ -36,6 +36,7 @@ class Source(Protocol):
     def make_reader(self) -> MakeReader: ...
     def lost(self) -> str: ...
     def final_state(self) -> StreamState | None: ...
+    def wait_gone(self, at_most_s: float) -> None: ...
     def note_lost(self) -> bool: ...
     def can_restart(self) -> bool: ...
     def restart(self) -> None: ...
@@ -69,6 +70,9 @@ class _Named:
 
     def turn(self) -> None:
         """Nothing to do in this thread."""
+
+    def wait_gone(self, at_most_s: float) -> None:
+        """Nothing to wait for."""
 
     def note_lost(self) -> bool:
         return False
@@ -166,6 +170,9 @@ class InItsProcess(_Named):
             return None
         return StreamState.ENDED if code == 0 else StreamState.PRODUCER_LOST
 
+    def wait_gone(self, at_most_s: float) -> None:
+        self._process.wait_gone(at_most_s)
+
     def note_lost(self) -> bool:
         first = self._noted < self.epoch
         self._noted = self.epoch
@@ -204,7 +211,10 @@ class InThisThread(_Named):
         super().__init__(plan)
         self._producer, self._seed = producer, plan.config.seed
         self._stream = streams.MemoryStream(
-            name=self._source.name, limit=2, readers=plan.config.transforms.count
+            name=self._source.name,
+            limit=2,
+            readers=plan.config.transforms.count,
+            series=producer.series(),
         )
         self._iterations: Iterator[tuple[Frame, ...]] | None = None
         self._journal = Journal(folder / "journal" / "producer-1.jsonl", source="producer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -50,6 +51,12 @@ class ProducerProcess:
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
         return self._process.poll() if self._process else None
+
+    def wait_gone(self, at_most_s: float) -> None:
+        """Give it a moment to be gone."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(at_most_s)
 
     def last_words(self) -> str:
         """The end of its log, for an error message."""

@@ -46,7 +46,7 @@ replay:                      # one shard per part of the batch
 learners:
   count: 2
   model: {use: "learners.autoencoder:PointCloudVAE"}
-  optimizer: {use: "learners.optimizers:Adam", lr: 0.001}
+  optimizer: {use: "learners.optimizers:Adam", lr: 0.003}
 
 reducer:
   rule: mean                 # or median, trimmed_mean, or {use: package.module:Name}

@@ -1,6 +1,7 @@
 """What every Producer owes its stream. A new producer is one more line in CASES."""
 
 import pickle
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,7 @@ def test_frames_hold_until_the_next_are_asked_for(producer):
     run = producer.iterations(1, hosting=Hosting.PROCESSES)
     held = next(run)
     before = [{k: np.array(a) for k, a in frame.arrays.items()} for frame in held]
+    time.sleep(0.2)  # a producer that runs ahead has overwritten them by now
     for frame, copies in zip(held, before, strict=True):
         for path, array in frame.arrays.items():
             np.testing.assert_array_equal(array, copies[path])

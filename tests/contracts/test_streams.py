@@ -30,7 +30,7 @@ class Memory:
             self.writer.put(kit.frames(self._left.pop(0)))
 
     def stop(self):
-        """Nothing runs."""
+        self.writer.close()
 
 
 class FollowedFile(Memory):
@@ -41,6 +41,7 @@ class FollowedFile(Memory):
         self._left = list(kit.ITERATIONS)
 
     def reader(self):
+        self.pump()  # there is no file before its first step
         return streams.open_reader("bp5", self._path, name="s")
 
 
@@ -49,7 +50,7 @@ class ReplayedFile(FollowedFile):
         for iteration in self._left:
             self.writer.put(kit.frames(iteration))
         self.writer.close()
-        return super().reader()
+        return streams.open_reader("bp5", self._path, name="s")
 
     def pump(self):
         pytest.fail("a finished file is read without waiting")

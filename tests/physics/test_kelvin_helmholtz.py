@@ -3,8 +3,8 @@
     Gamma^2 = (W/2) sqrt(W^2 + 8 k^2 v0^2) - k^2 v0^2 - W^2/2,   W^2 = (1 + m_e/m_i) / gamma^3
 
 in units of omega_pe (see producers.shear), and not at all for k v0 > W. The particle shape smears
-the step, so that at 40 cells per wavelength the measured rate is low, never high: by 3 % for CIC, by
-8 % for TSC; the error falls as the first power of the cell.
+the step, so that at 40 cells per wavelength the measured rate is low, never high: 3 % for CIC, 8 %
+for TSC; the error falls as the first power of the cell.
 """
 
 import math

@@ -1,5 +1,6 @@
 """The Kelvin-Helmholtz producer: its config, its units, its start, and the life of its ranks."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers import shear
+from producers import ranks, shear
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
 from producers.shear import Perturbation, Start
@@ -166,7 +167,8 @@ def test_a_perturbation_is_strongest_at_the_shear_planes():
     row = seeded["e/positionOffset/y"]
     at_plane = np.isin(row, [7, 8, 23, 24])
     wave = np.cos(2 * np.pi * 2 * x / 16)
-    assert np.dot(added[at_plane], wave[at_plane]) > 0.09 * np.dot(wave[at_plane], wave[at_plane])
+    strength = np.dot(added[at_plane], wave[at_plane]) / np.dot(wave[at_plane], wave[at_plane])
+    assert 0.06 < strength < 0.1  # half a cell or less from a plane
     assert np.abs(added[~at_plane]).max() < np.abs(added[at_plane]).max()
     np.testing.assert_array_equal(seeded["i/momentum/y"], plain["i/momentum/y"])
 
@@ -182,22 +184,22 @@ def test_outputs_are_the_iterations_that_were_asked_for():
 
 def test_momentum_prev_is_each_particles_momentum_one_step_before():
     config = small(ranks=3, momentum_prev=True, temperature_ev=5000.0, start=Start.RANDOM)
-
-    def table(frames, record):
-        columns = [np.concatenate([box[f"e/{record}/{axis}"] for box in frames]) for axis in "xyz"]
-        return np.stack(columns)
-
-    outputs = copied(config)
-    for before, after in zip(outputs[:-1], outputs[1:], strict=True):
-        old, now, noted = (
-            table(before, "momentum"), table(after, "momentum"), table(after, "momentumPrev1"),
-        )  # fmt: skip
-        for rows in (old, noted):  # the order changes between steps: compare as sets
-            rows[:] = rows[:, np.lexsort(rows)] if rows is old else rows
-        np.testing.assert_array_equal(noted[:, np.lexsort(noted)], old)
-        kick = np.linalg.norm(now - noted, axis=0)
-        assert kick.max() < 0.1 * now.std()  # and it is the same particle's
-    assert any(np.any(f["e/momentum/x"] != f["e/momentumPrev1/x"]) for f in outputs[-1])
+    steps = [
+        {
+            record: np.stack(
+                [np.concatenate([box[f"e/{record}/{axis}"] for box in frames]) for axis in "xyz"]
+            )
+            for record in ("momentum", "momentumPrev1")
+        }
+        for frames in copied(config)
+    ]
+    for before, after in itertools.pairwise(steps):
+        old, noted = before["momentum"], after["momentumPrev1"]
+        # the order of particles changes between steps: compare as sets
+        np.testing.assert_array_equal(noted[:, np.lexsort(noted)], old[:, np.lexsort(old)])
+        kick = np.linalg.norm(after["momentum"] - noted, axis=0)
+        assert kick.max() < 0.1 * noted.std()  # and it is the same particle's
+    assert np.any(kick > 0)
 
 
 def test_periods_do_not_change_the_numbers():
@@ -315,8 +317,6 @@ def test_ranks_end_when_their_parent_is_killed(period):
 
 
 def test_an_error_in_a_rank_reaches_the_consumer_in_words():
-    from producers import ranks
-
     def program(rank):
         yield ranks.Signal.CLAIM
         yield ranks.Signal.SHOW
@@ -325,6 +325,6 @@ def test_an_error_in_a_rank_reaches_the_consumer_in_words():
         yield ranks.Signal.MEET
 
     started = ranks.start(program, 2, hosting=Hosting.PROCESSES, name="test")
-    with pytest.raises(NodeLost, match="rank 1 .* failed: ValueError: a shoe is missing"):
-        while started.next_slot() is not None:
-            pass
+    assert started.next_slot() == 0
+    with pytest.raises(NodeLost, match=r"rank 1 .* failed: ValueError: a shoe is missing"):
+        started.next_slot()

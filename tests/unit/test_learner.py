@@ -138,8 +138,8 @@ def test_an_attack_replaces_what_is_sent_and_not_what_is_learnt():
 def test_training_lowers_the_loss(optimizer):
     one = learner(optimizer=optimizer)
     arrays = batch(1000).arrays
-    before = one.evaluate(arrays, seed=0)
-    after = train(one, range(40)).evaluate(arrays, seed=0)
+    before = one.evaluate(arrays)
+    after = train(one, range(40)).evaluate(arrays)
     assert after["total"] < before["total"]
 
 
@@ -250,8 +250,8 @@ def test_a_state_that_does_not_fit_is_refused_and_nothing_changes(fault):
 def test_evaluation_draws_nothing_and_does_not_depend_on_its_chunks():
     one = learner()
     arrays = batch(5, rows=70).arrays
-    whole = one.evaluate(arrays, seed=0)
-    assert whole == one.evaluate(arrays, seed=1)
+    whole = one.evaluate(arrays)
+    assert whole == one.evaluate(arrays)
     rows = [one.evaluate({"particles": arrays["particles"][i : i + 1]}) for i in range(70)]
     for term in whole:
         assert np.isclose(whole[term], np.mean([row[term] for row in rows]), rtol=1e-5)
@@ -261,9 +261,9 @@ def test_evaluation_with_a_foreign_state_leaves_the_own_weights():
     one, other = learner(), train(learner("learner-1"), range(3))
     before = digest_of(one.state())
     arrays = batch(5).arrays
-    foreign = one.evaluate(arrays, seed=0, state=other.state())
-    assert foreign == other.evaluate(arrays, seed=0)
-    assert foreign != one.evaluate(arrays, seed=0)
+    foreign = one.evaluate(arrays, other.state())
+    assert foreign == other.evaluate(arrays)
+    assert foreign != one.evaluate(arrays)
     assert digest_of(one.state()) == before
 
 

@@ -15,7 +15,7 @@ import adios2.bindings as engine_room
 import numpy as np
 
 from workflow.errors import ConfigError, DataError, StreamError
-from workflow.streams.adios import contact_name, message_of, sst_parameters
+from workflow.streams.adios import DTYPES, contact_name, message_of, sst_parameters
 from workflow.streams.openpmd import (
     GROUPS,
     JSON_SUFFIX,
@@ -150,17 +150,20 @@ class AdiosWriter:
                 name, np.zeros(0, array.dtype), list(array.shape), [0] * len(array.shape),
                 list(array.shape),
             )  # fmt: skip
-        elif len(variable.Shape()) != len(array.shape):
+        elif (
+            len(variable.Shape()) != len(array.shape) or DTYPES[variable.Type()] != array.dtype.str[1:]
+        ):
             raise DataError(
-                f"{name}: wanted {len(variable.Shape())} dimensions as before, got shape "
-                f"{array.shape}. Dimensions of a variable are fixed; use another name."
+                f"{name}: wanted {len(variable.Shape())} dimensions of {variable.Type()} as in the "
+                f"first iteration, got shape {array.shape} of {array.dtype}. Both are fixed."
             )
         variable.SetShape(list(array.shape))
         alive = []
         for start, block in array.blocks:
             content = np.ascontiguousarray(block, array.dtype)
             variable.SetSelection((list(start), list(content.shape)))
-            self._engine.Put(variable, content, engine_room.Mode.Deferred)
+            # by address: frames are read-only, and the bindings take only arrays they could change
+            self._engine.Put(variable, content.ctypes.data, engine_room.Mode.Deferred)
             alive.append(content)
         return alive
 
