@@ -113,7 +113,9 @@ class Recording:
         return after and (self.last_step is None or iteration <= self.last_step)
 
     def _open(self) -> StreamReader:
-        return streams.open_reader("bp5", self._there(), name="recording", follow=False)
+        return streams.open_reader(
+            "bp5", self._there(), name="recording", deadline_s=0.0, follow=False
+        )
 
     def _described(self) -> Description:
         try:

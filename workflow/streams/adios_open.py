@@ -138,13 +138,17 @@ def files_of(path: Path) -> list[Path] | None:
     return [file for _, file in sorted(found)] or None
 
 
+PAGE = 4096  # blocks begin at multiples of it
+
+
 def check_whole(file: Path) -> None:
     """Refuse a BP5 folder whose data files are shorter than its index says.
 
     The engine would wait for the missing bytes for ever. Layout of md.idx: a header of 64 bytes,
     then records of one kind byte, a length and so many bytes. A step's record holds, as uint64,
     place and length of its metadata, the number of flushes, then per writer the (place,
-    length) of each flush and the place of the last block. The last block of all is not covered.
+    length) of each flush and the place of the last block, rounded up to a page: with nothing in
+    that block, the file ends up to a page earlier. The last block of all is not covered.
     """
     index = (file / "md.idx").read_bytes()
     data = sorted(file.glob("data.*"))
@@ -161,7 +165,7 @@ def check_whole(file: Path) -> None:
             for i in range(0, len(rest) - per_writer + 1, per_writer):
                 pairs = rest[i : i + 2 * flushes]
                 ends = [p + n for p, n in zip(pairs[::2], pairs[1::2], strict=True)]
-                needed = max(needed, *ends, rest[i + 2 * flushes])
+                needed = max(needed, *ends, rest[i + 2 * flushes] - PAGE + 1)
         at += 9 + size
     have = data[0].stat().st_size
     if have < needed:

@@ -52,7 +52,7 @@ class AdiosWriter:
         encoding: Encoding,
     ) -> None:
         self._series, self._encoding = series, encoding
-        self._hosts = socket.gethostname()
+        self._host = socket.gethostname()
         self._adios: Any = engine_room.ADIOS()
         self._io: Any = self._adios.DeclareIO("writer")
         self._io.SetEngine(engine)
@@ -86,17 +86,17 @@ class AdiosWriter:
         if self._engine is None:
             raise StreamError("the stream is closed; put is possible until close().")
         layout = lay_out(self._series, frames, self._encoding)
-        self._wait(self._engine.BeginStep, engine_room.StepMode.Append, -1.0)
-        for name, value in root_attributes(self._series, self._encoding).items():
-            self._define(name, value)
-        for name, value in layout.attributes.items():
-            self._define(name, value)
-        for group in ("/", *sorted(layout.groups)):
-            self._define(GROUPS + group, np.uint64(self._step))
-        hosts = [
-            f.box.host or self._hosts for f in sorted(frames, key=lambda frame: frame.box.index)
-        ]
+        hosts = [f.box.host or self._host for f in sorted(frames, key=lambda f: f.box.index)]
         variables = {**layout.variables, RANK_TABLE: rank_table(hosts)}
+        attributes = root_attributes(self._series, self._encoding) | layout.attributes
+        attributes |= {GROUPS + g: np.uint64(self._step) for g in ("/", *sorted(layout.groups))}
+        contents = {
+            n: content for name, value in attributes.items() for n, content in _say(name, value)
+        }
+        self._check(variables)  # from here on nothing of ours can fail inside a step
+        self._wait(self._engine.BeginStep, engine_room.StepMode.Append, -1.0)
+        for name, content in contents.items():
+            self._define(name, content)
         alive = [self._put(name, array) for name, array in variables.items()]
         self._wait(self._engine.EndStep)
         del alive  # the engine reads deferred blocks until the step has ended
@@ -118,21 +118,8 @@ class AdiosWriter:
         if status not in (None, OK):
             raise StreamError(f"the engine does not take another step: {status}.")
 
-    def _define(self, name: str, value: Any) -> None:
+    def _define(self, name: str, content: Any) -> None:
         """Define an attribute, or define it anew if its value is another one now."""
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
-            self._define(name + JSON_SUFFIX, list_as_json(value))
-            content: Any = list(value)
-        elif isinstance(value, str):
-            content = value
-        else:
-            content = np.asarray(value)
-            if content.dtype.kind not in "iufcb" or not content.size:
-                raise ConfigError(
-                    f"attribute {name}: wanted text, a list of texts or numbers, got {value!r}."
-                )
-            if content.dtype.kind == "b":
-                content = content.astype(np.uint8)
         numbers = isinstance(content, np.ndarray)
         key = content.dtype.str.encode() + content.tobytes() if numbers else repr(content).encode()
         if self._written.get(name) == key:
@@ -142,22 +129,27 @@ class AdiosWriter:
         self._io.DefineAttribute(name, content)
         self._written[name] = key
 
+    def _check(self, variables: Mapping[str, GlobalArray]) -> None:
+        """A variable keeps its type and its number of dimensions."""
+        for name, array in variables.items():
+            known = self._io.InquireVariable(name)
+            if known and (
+                len(known.Shape()) != len(array.shape)
+                or np.dtype(DTYPES[known.Type()]) != array.dtype
+            ):
+                raise DataError(
+                    f"{name}: wanted {len(known.Shape())} dimensions of {known.Type()} as in the "
+                    f"first iteration, got shape {array.shape} of {array.dtype}. Both are fixed."
+                )
+
     def _put(self, name: str, array: GlobalArray) -> list[Array]:
         """Put all blocks of one variable; returns what must live until the step ends."""
         variable = self._io.InquireVariable(name)
+        shape = list(array.shape)
         if not variable:
-            variable = self._io.DefineVariable(
-                name, np.zeros(0, array.dtype), list(array.shape), [0] * len(array.shape),
-                list(array.shape),
-            )  # fmt: skip
-        elif (
-            len(variable.Shape()) != len(array.shape) or DTYPES[variable.Type()] != array.dtype.str[1:]
-        ):
-            raise DataError(
-                f"{name}: wanted {len(variable.Shape())} dimensions of {variable.Type()} as in the "
-                f"first iteration, got shape {array.shape} of {array.dtype}. Both are fixed."
-            )
-        variable.SetShape(list(array.shape))
+            nothing = np.zeros(0, array.dtype)
+            variable = self._io.DefineVariable(name, nothing, shape, [0] * len(shape), shape)
+        variable.SetShape(shape)
         alive = []
         for start, block in array.blocks:
             content = np.ascontiguousarray(block, array.dtype)
@@ -207,3 +199,17 @@ class AdiosWriter:
         else:
             log.warning("the stream is abandoned in process %d after %s", os.getpid(), kind)
             self.abandon()
+
+
+def _say(name: str, value: Any) -> list[tuple[str, Any]]:
+    """An attribute as the engine takes it; a list of texts also goes out as one text."""
+    if isinstance(value, str):
+        return [(name, value)]
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
+        return [(name, list(value)), (name + JSON_SUFFIX, list_as_json(value))]
+    content = np.asarray(value)
+    if content.dtype.kind not in "iufcb" or not content.size:
+        raise ConfigError(
+            f"attribute {name}: wanted text, a list of texts or numbers, got {value!r}."
+        )
+    return [(name, content.astype(np.uint8) if content.dtype.kind == "b" else content)]
