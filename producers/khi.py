@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Literal
 
 import numpy as np
@@ -109,11 +110,17 @@ class KelvinHelmholtz:
             grid=Grid(shape=self.grid, spacing_m=(self.cell_m, self.cell_m)),
             dt_s=self.dt_s,
             software="Billow",
+            software_version=_version(),
             units=self._units(),
             meshes=frozenset({"E", "B"} if self.fields else ()),
             mesh_position=units.YEE_POSITION if self.fields else {},
             constants=constants,
-            attributes=system.attributes(),
+            attributes={
+                **system.attributes(),
+                **units.algorithm_attributes(
+                    species=("e", "i"), shape_order=self.shape.order, fields=self.fields
+                ),
+            },
         )
 
     def boxes(self) -> int:
@@ -164,3 +171,10 @@ class KelvinHelmholtz:
     def outputs(self) -> range:
         """The iterations that are written."""
         return range(self.first_step, self.last_step + 1, self.period)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("billow")
+    except metadata.PackageNotFoundError:  # run from a bare checkout
+        return ""

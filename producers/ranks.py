@@ -122,7 +122,7 @@ class ProcessRanks:
     def __init__(self, program: Program, ranks: int, *, name: str) -> None:
         self._name = name
         self._shown = 0
-        self._lost: NodeLost | None = None
+        self._lost = ""  # why, once a rank is
         self._ended: set[int] = set()
         up = [os.pipe() for _ in range(ranks)]  # from rank to the one above
         down = [os.pipe() for _ in range(ranks)]
@@ -165,8 +165,8 @@ class ProcessRanks:
 
     def next_slot(self) -> int | None:
         """See Ranks; raises NodeLost when a rank died."""
-        if self._lost is not None:
-            raise self._lost
+        if self._lost:
+            raise NodeLost(self._lost)
         if not self._end.alive:
             return None
         if self._shown:
@@ -226,23 +226,32 @@ class ProcessRanks:
 
     def _lose(self, rank: int, why: str = "") -> None:
         """Take all ranks down, and raise."""
-        process, report = self._processes[rank], self._reports[rank]
-        if not why and process.exitcode is not None and process.exitcode > 0 and report.poll():
-            said = report.recv_bytes()
-            why = "" if said in (b"show", b"end") else said.decode(errors="replace")
-        code = process.exitcode
+        code = self._processes[rank].exitcode
+        why = why or self._last_words(rank)
         if why:
             what = f"failed: {why}"
         elif code is not None and code < 0:
             what = f"was killed by {signal.Signals(-code).name}"
         else:
             what = f"ended with exit code {code}"
-        self._lost = NodeLost(
+        self._lost = (
             f"{self._name}: rank {rank} (process {self.pids[rank]}) {what}. The other ranks were "
             "ended with it; start the producer again."
         )
         self.close()
-        raise self._lost
+        raise NodeLost(self._lost)
+
+    def _last_words(self, rank: int) -> str:
+        """The error that a rank reported before it ended, behind outputs that nobody took."""
+        report = self._reports[rank]
+        while report.poll():
+            try:
+                said = report.recv_bytes()
+            except EOFError:
+                break
+            if said not in (b"show", b"end"):
+                return said.decode(errors="replace")
+        return ""
 
     def close(self) -> None:
         """See Ranks."""
@@ -262,6 +271,7 @@ def _end(
         process.kill()
     for process in processes:
         process.join()
+        process.close()
     for grant in grants:
         os.close(grant)
     for report in reports:

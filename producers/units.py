@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,3 +122,28 @@ class System:
             "mue0": np.float32(1.0 / eps0),
             "sim_slides": np.uint32(0),
         }
+
+
+def algorithm_attributes(
+    *, species: Sequence[str], shape_order: int, fields: bool
+) -> dict[str, Any]:
+    """What the ED-PIC extension of openPMD wants to know, by path below the iteration."""
+    periodic, none = ["periodic"] * 4, ["none"] * 4
+    found: dict[str, Any] = {"particleBoundary": periodic, "particleBoundaryParameters": none}
+    if fields:
+        found |= {
+            "fields/fieldSolver": "Yee",
+            "fields/fieldBoundary": periodic,
+            "fields/fieldBoundaryParameters": none,
+            "fields/chargeCorrection": "none",
+            "fields/currentSmoothing": "none",
+        }
+    for name in species:
+        found |= {
+            f"particles/{name}/currentDeposition": "Esirkepov",
+            f"particles/{name}/particleInterpolation": "uniform",
+            f"particles/{name}/particlePush": "Boris",
+            f"particles/{name}/particleShape": np.float64(shape_order),
+            f"particles/{name}/particleSmoothing": "none",
+        }
+    return found

@@ -5,8 +5,10 @@ in iteration 30, counts change, and iterations are not evenly spaced.
 """
 
 import os
+import select
 import sys
 import time
+from itertools import count as count_up
 
 import numpy as np
 
@@ -77,7 +79,7 @@ def count(species: str, iteration: int, box: int) -> int | None:
     return 3 + box + iteration // 10 + 2 * (species == "i")
 
 
-def frames(iteration: int, stream: str = "s", scale: int = 1) -> tuple[Frame, ...]:
+def frames(iteration: int, stream: str = "s") -> tuple[Frame, ...]:
     made = []
     for box in BOXES:
         rng = np.random.default_rng([iteration, box.index])
@@ -87,7 +89,6 @@ def frames(iteration: int, stream: str = "s", scale: int = 1) -> tuple[Frame, ..
             n = count(s, iteration, box.index)
             if n is None:
                 continue
-            n *= scale
             arrays |= {f"{s}/momentum/{a}": rng.random(n, np.float32) for a in "xyz"}
             for i, a in enumerate("xy"):
                 arrays[f"{s}/position/{a}"] = rng.random(n, np.float32)
@@ -187,10 +188,11 @@ def main(how, engine, path, encoding="variable_based", readers="1", *more):
             writer.put(frames(iteration * 10))
             print(iteration * 10, flush=True)
         os._exit(0)
-    elif how == "fast":
-        for iteration in range(0, 200, 10):
-            writer.put(frames(iteration, scale=50))
-            time.sleep(0.01)
+    elif how == "ticking":  # until its input is closed
+        for iteration in count_up(0, 10):
+            writer.put(frames(iteration))
+            if select.select([sys.stdin], [], [], 0.05)[0]:
+                break
         writer.close()
 
 

@@ -52,7 +52,7 @@ class Tally:
         self.produced = self.seen = self.lost = self.samples = 0
         self.dropped: Counter[str] = Counter()  # by whom
         self.fill: dict[int, tuple[int, int]] = {}  # part -> (reservoir, now)
-        self.step = 0  # the last training step
+        self.steps = 0  # training steps taken; they are numbered from 0
         self.skipped = self.late = self.restarts = 0
         self.wait_s: float | None = None
         self.loss = Curve()  # mean over the learners of a step
@@ -84,14 +84,15 @@ class Tally:
         where = "" if self.iteration is None else f", iteration {self.iteration}"
         return self.stream_state + where + (f"; producer {self.producer}" if self.producer else "")
 
-    def frame_words(self) -> str:
+    def frame_words(self, settled_lost: int = 0) -> str:
+        """In words; a run that is over knows of losses that no event told (`settled_lost`)."""
         words = f"{self.seen} seen"
         if self.produced:
             words = f"{self.produced} produced, " + words
         if self.dropped:
             by = ", ".join(f"{who} {n}" for who, n in self.dropped.most_common(4))
             words += f", {sum(self.dropped.values())} set aside (by {by})"
-        return words + f", {self.lost} lost"
+        return words + f", {max(self.lost, settled_lost)} lost"
 
     def sample_words(self) -> str:
         if not self.fill:
@@ -100,7 +101,7 @@ class Tally:
         return f"{self.samples}; in replay {reservoir} reservoir + {now} now"
 
     def training_words(self) -> str:
-        words = f"step {self.step}, {self.skipped} updates skipped, {self.late} late offers"
+        words = f"{self.steps} steps, {self.skipped} updates skipped, {self.late} late offers"
         return words if self.wait_s is None else words + f", waited {self.wait_s:.1f} s for data"
 
     def learner_words(self) -> str:
@@ -166,7 +167,6 @@ class Tally:
             self._close_loss()
             self._loss_step = step
         self._losses[_who(event)] = value
-        self.step = self.step if step is None else max(self.step, step)
 
     def _close_loss(self) -> None:
         """The mean over the learners of the step that is over becomes a point of the curve."""
@@ -197,7 +197,7 @@ class Tally:
 
     def _reduce_update(self, event: Event) -> None:
         step, suspects = _step(event), event.get("suspects")
-        self.step = self.step if step is None else max(self.step, step)
+        self.steps = self.steps if step is None else max(self.steps, step + 1)
         self._close_loss()
         self._loss_step = None
         if isinstance(suspects, dict):

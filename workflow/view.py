@@ -55,7 +55,7 @@ class LiveView:
             f"stream {tally.stream_state}",
             f"frames {tally.seen}" + (f" ({tally.lost} lost)" if tally.lost else ""),
             f"samples {tally.samples}",
-            f"step {tally.step}",
+            f"steps {tally.steps}",
             f"loss {_number(tally.loss.last)}",
             f"held-out {_number(tally.held_out.last)}",
             f"learners {len(tally.learners)}",
@@ -90,8 +90,9 @@ class LiveView:
     def _rows(self) -> Iterator[tuple[str, str]]:
         tally, state = self.tally, self.state(time.time())
         yield "state", f"{state.state}: {clean(state.why)}" + _lasted(tally.first_t, tally.last_t)
-        yield "stream", tally.stream_words()
-        yield "frames", tally.frame_words()
+        summary = read_summary(self._folder) if state.over else None
+        yield "stream", ("last known: " if state.over else "") + tally.stream_words()
+        yield "frames", tally.frame_words(_whole(summary, "frames_lost"))
         yield "samples", tally.sample_words()
         yield "training", tally.training_words()
         yield "loss", _curve_words(tally.loss.first, tally.loss.last)
@@ -103,9 +104,13 @@ class LiveView:
             yield "weights", tally.digests.words()
         if tally.checkpoint:
             yield "checkpoint", tally.checkpoint
-        summary = read_summary(self._folder)
-        if summary is not None and state.state != "running":
+        if summary is not None:
             yield "summary", _summary_words(summary)
+
+
+def _whole(summary: dict[str, Any] | None, key: str) -> int:
+    value = (summary or {}).get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _summary_words(summary: dict[str, Any]) -> str:

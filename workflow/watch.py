@@ -69,8 +69,9 @@ def _lines(
 ) -> None:
     """Progress as plain lines, what happens as it happens, and the whole state at the end."""
     view.take(follower.new())
-    for note in view.tally.notes if follow else ():
-        _say(console, note)
+    if follow and not view.state(time.time()).over:  # else they come with the whole state below
+        for note in view.tally.notes:
+            _say(console, note)
     shown, said_at = "", time.monotonic()
     while follow and not view.state(time.time()).over:
         line = view.one_line()

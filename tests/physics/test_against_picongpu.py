@@ -15,7 +15,7 @@ from plasma import field, lattice, put
 
 from producers import pic
 from producers.khi import KelvinHelmholtz
-from producers.units import C, EPS0
+from producers.units import EPS0, C
 
 DATA = Path(__file__).parents[1] / "data" / "picongpu_khi2d_32x64.npz"
 

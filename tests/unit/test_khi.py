@@ -66,6 +66,16 @@ def test_a_fast_flow_is_warned_of():
         small(gamma=3.0)
 
 
+def test_algorithms_are_named_as_picongpu_names_them():
+    attributes = small().series().attributes
+    assert attributes["fields/fieldSolver"] == "Yee"
+    assert attributes["particles/e/currentDeposition"] == "Esirkepov"
+    assert attributes["particles/i/particlePush"] == "Boris"
+    assert attributes["particles/i/particleShape"] == 2.0
+    assert small(shape=Shape.CIC).series().attributes["particles/e/particleShape"] == 1.0
+    assert "fields/fieldSolver" not in small(fields=False).series().attributes
+
+
 def test_a_config_builds_it_from_plain_values():
     built = plugins.build(
         {
@@ -257,6 +267,15 @@ def test_a_frozen_rank_that_is_killed_while_the_parent_waits_is_noticed():
     assert all(gone(pid) for pid in run.pids)
 
 
+def test_a_rank_that_dies_between_two_paced_outputs_is_noticed():
+    run = endless(pace_s=3600.0).iterations(0, hosting=Hosting.PROCESSES)
+    next(run)
+    killer = subprocess.Popen(["sh", "-c", f"sleep 1; kill -KILL {run.pids[0]}"])
+    with pytest.raises(NodeLost, match="rank 0"):
+        next(run)
+    killer.wait()
+
+
 def test_a_closed_run_leaves_no_process():
     run = endless().iterations(0, hosting=Hosting.PROCESSES)
     assert run.pids == ()
@@ -264,6 +283,7 @@ def test_a_closed_run_leaves_no_process():
     pids = run.pids
     run.close()
     assert all(gone(pid) for pid in pids)
+    assert next(run, None) is None
 
 
 def test_a_forgotten_run_leaves_no_process():
@@ -324,7 +344,11 @@ def test_an_error_in_a_rank_reaches_the_consumer_in_words():
             raise ValueError("a shoe is missing")
         yield ranks.Signal.MEET
 
-    started = ranks.start(program, 2, hosting=Hosting.PROCESSES, name="test")
-    assert started.next_slot() == 0
+    def take_all(started):
+        while started.next_slot() is not None:
+            pass
+
+    with pytest.raises(ValueError, match="a shoe is missing"):
+        take_all(ranks.start(program, 2, hosting=Hosting.INLINE, name="test"))
     with pytest.raises(NodeLost, match=r"rank 1 .* failed: ValueError: a shoe is missing"):
-        started.next_slot()
+        take_all(ranks.start(program, 2, hosting=Hosting.PROCESSES, name="test"))

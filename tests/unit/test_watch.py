@@ -85,7 +85,7 @@ def test_a_run_is_counted_from_its_events(tmp_path):
     tally = view_of(tmp_path, whole_run()).tally
     assert (tally.produced, tally.seen, tally.lost, tally.samples) == (20, 20, 1, 15)
     assert tally.dropped == {"Subsample": 1}
-    assert tally.step == 6
+    assert tally.steps == 7
     assert tally.skipped == 1
     assert tally.restarts == 1
     assert tally.learners == {"learner-0", "learner-1"}
@@ -103,7 +103,7 @@ def test_the_view_says_all_that_matters_in_words(tmp_path, how):
         "producer lost, iteration 604",
         "20 produced, 20 seen, 1 set aside (by Subsample 1), 1 lost",
         "15; in replay 11 reservoir + 4 now",
-        "step 6, 1 updates skipped",
+        "7 steps, 1 updates skipped",
         "4.1 -> 2.1",
         "1.25 -> 1.25",
         "2 alive (learner-0, learner-1), 1 restarts",
@@ -118,7 +118,7 @@ def test_the_view_says_all_that_matters_in_words(tmp_path, how):
 def test_the_progress_fits_one_line(tmp_path):
     line = view_of(tmp_path, whole_run()).one_line()
     assert "\n" not in line
-    for words in ("step 6", "frames 20 (1 lost)", "samples 15", "loss 2.1", "held-out 1.25"):
+    for words in ("steps 7", "frames 20 (1 lost)", "samples 15", "loss 2.1", "held-out 1.25"):
         assert words in line
     assert "suspects learner-1" in line
 
@@ -232,13 +232,23 @@ def test_a_finished_run_is_shown_with_its_summary(tmp_path, terminal, follow):
                 e["event"], **{k: v for k, v in e.items() if k not in ("t", "event", "source")}
             )
     summary = {"status": "ended", "loss_first": 3.5, "loss_last": 1.25, "ledger_closed": True}
-    summary |= {"frames_seen": 20, "frames_produced": 20, "training_steps": 6, "samples": 15}
+    summary |= {
+        "frames_seen": 20,
+        "frames_produced": 20,
+        "training_steps": 6,
+        "samples": 15,
+        "frames_lost": 4,
+    }
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     console = screen(terminal=terminal, width=160)
     assert watch(tmp_path, follow=follow, console=console).state == "ended"
     text = console.file.getvalue()
     assert "held-out loss 3.5 -> 1.25" in text
     assert "ledger closed" in text
+    assert "4 lost" in text, "what was settled at the end counts"
+    assert "last known: producer lost" in text
+    if not terminal:
+        assert text.count("no quorum: 1 of 2") == 1
 
 
 def test_a_run_that_said_its_end_has_ended_even_without_a_summary(tmp_path):
