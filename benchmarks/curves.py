@@ -1,4 +1,7 @@
-"""A picture of a run's learning curves, from its journal: python -m benchmarks.curves RUN PICTURE.png"""
+"""A picture of a run's learning curves, from its journal.
+
+python -m benchmarks.curves RUNFOLDER PICTURE.png        (needs matplotlib: extra `plot`)
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ def draw(folder: Path, picture: Path) -> None:
         2, 1, figsize=(9, 5.4), sharex=True, height_ratios=[3, 1], layout="constrained"
     )
     for learner in sorted(curves):
-        top.plot(*zip(*curves[learner], strict=True), lw=0.6, alpha=0.6, label=f"{learner}, training")
+        top.plot(
+            *zip(*curves[learner], strict=True), lw=0.6, alpha=0.6, label=f"{learner}, training"
+        )
     if held_out:
         top.plot(*zip(*held_out, strict=True), "k.-", label="held out")
     for at, what in events:

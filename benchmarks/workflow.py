@@ -1,7 +1,7 @@
 """The whole path, timed: learning in transit against writing files first and learning from them.
 
-Both do the same work on the same machine in the same minutes: the same plasma, the same samples, the
-same training. `billow` is one `billow run`; the peer, the file way, lets the simulation write a BP5
+Both do the same work on the same machine in the same minutes: the same plasma, samples and
+training. `billow` is one `billow run`; the peer, the file way, lets the simulation write a BP5
 series to its end and then trains on the recording of it.
 """
 
@@ -39,10 +39,14 @@ def run(*, quick: bool) -> list[dict[str, Any]]:
         _row("time to the first training step", "s", live, files, "first_step_s"),
         _row("whole run", "s", live, files, "wall_s"),
         *(
-            _alone(f"peak memory, {kind}", "MiB", [s["peak_memory_bytes"][kind] / MIB for s in live])
+            _alone(
+                f"peak memory, {kind}", "MiB", [s["peak_memory_bytes"][kind] / MIB for s in live]
+            )
             for kind in live[0]["peak_memory_bytes"]
         ),
-        _alone("training steps per second", "1/s", [_rate(s, "training_steps_per_s") for s in live]),
+        _alone(
+            "training steps per second", "1/s", [_rate(s, "training_steps_per_s") for s in live]
+        ),
         _alone("learners wait for data", "%", [100 * s["learner_wait_fraction"] for s in live]),
         _alone("simulation waits", "%", [100 * s["producer_stall_fraction"] for s in live]),
         _alone("loss, last / first", "1", [s["loss_last"] / s["loss_first"] for s in live]),

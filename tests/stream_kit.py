@@ -191,6 +191,7 @@ def main(how, engine, path, encoding="variable_based", readers="1", *more):
     elif how == "ticking":  # until its input is closed
         for iteration in count_up(0, 10):
             writer.put(frames(iteration))
+            print(iteration, flush=True)
             if select.select([sys.stdin], [], [], 0.05)[0]:
                 break
         writer.close()

@@ -32,7 +32,7 @@ EXAMPLES = """examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = _parse(argv)
     logging.basicConfig(
         level=logging.INFO if options.verbose else logging.WARNING,
         format="%(levelname)s %(name)s: %(message)s",
@@ -52,6 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return DONE
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Options, with key=value overrides wherever they stand among the flags."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest and (any(r.startswith("-") for r in rest) or not hasattr(options, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

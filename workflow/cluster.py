@@ -57,6 +57,7 @@ def start_ray(address: str | None, object_store_mb: int) -> None:
             "object_store_memory": object_store_mb * 2**20,
             "num_cpus": os.cpu_count() or 1,
         }
+    _keep_ray_quiet()
     try:
         ray.init(address=address, **options)
     except (ConnectionError, ValueError, RuntimeError) as e:
@@ -64,6 +65,13 @@ def start_ray(address: str | None, object_store_mb: int) -> None:
             f"cluster.address: cannot reach Ray at {address or 'this machine'}: {e}. "
             "Leave the address out to start Ray here."
         ) from e
+
+
+def _keep_ray_quiet() -> None:
+    """Ray prints a page on the driver's screen for an actor that dies; our journal has a line."""
+    module = ray._private.worker
+    if hasattr(module, "print_to_stdstream"):
+        module.print_to_stdstream = lambda data, **_: log.debug("ray: %s", data)
 
 
 class RayHost:

@@ -80,7 +80,7 @@ class Transforms(Section):
 
 
 class HeldOut(Section):
-    """Iterations kept aside: never trained on, `loss_first` and `loss_last` are measured on them."""
+    """Iterations kept aside, never trained on: `loss_first` and `loss_last` are of these."""
 
     every: Annotated[int, Field(ge=2)] = Field(6, description="every so-manyth iteration")
     keep: Count = Field(256, description="samples kept at most, evenly over the run")
@@ -259,7 +259,8 @@ def _problem(error: Any, lines: Mapping[str, int]) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
         parent = error["loc"][:-1]
-        return f"{place(key, lines)}{key}: unknown key.{nearest(str(error['loc'][-1]), _known(parent))}"
+        hint = nearest(str(error["loc"][-1]), _known(parent))
+        return f"{place(key, lines)}{key}: unknown key.{hint}"
     if error["type"] == "missing":
         return f"{place(key, lines)}{key}: is needed, not given."
     got = "" if isinstance(error["input"], dict | Section) else f"; got {error['input']!r}"

@@ -52,7 +52,7 @@ class Feed:
         self._restarts, self.pacing, self._normaliser = restarts, pacing, normaliser
         self._start, self._prepare = start, prepare
         self.moments: Mapping[str, Array] = {}
-        self.held_out: list[Any] = []  # payloads: lists of samples
+        self.held_out: list[list[Any]] = []  # per iteration the payloads: lists of samples
         self._prepared: deque[Prepared] = deque()
         self._batches_made = 0
         self.shards = [self._spawn(part) for part in range(pacing.parts)]
@@ -120,7 +120,7 @@ class Feed:
 
     def _insert(self, iteration: Iteration) -> None:
         if iteration.held_out:
-            self.held_out += [pack[-1] for pack in iteration.packs]
+            self.held_out.append([pack[-1] for pack in iteration.packs])
             for key in iteration.made:
                 self._ledger.end(key, Fate.HELD_OUT)
             return

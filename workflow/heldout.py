@@ -49,7 +49,8 @@ class HeldOutWindow:
             stacked[name] = rows_of
         return stacked
 
-    def collect(self, host: Host, payloads: list[Any]) -> None:
-        """Bring new held-out samples to the driver; what is lost on the way was lost before."""
-        while payloads:
-            self.add(host.fetch(payloads.pop(0)))
+    def collect(self, host: Host, iterations: list[list[Any]]) -> None:
+        """Bring the held-out samples of new iterations to the driver."""
+        while iterations:
+            packs = [host.fetch(payload) for payload in iterations.pop(0)]
+            self.add([sample for pack in packs for sample in pack])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,9 +21,9 @@ from workflow.graph import Call, Handle, Host
 from workflow.inbox import Inbox, Restarts
 from workflow.journal import Journal
 from workflow.ledger import Fate, Ledger
+from workflow.transit import BY_CHOICE
 from workflow.types import Array, Box, Dropped, Key, StreamState
 
-BY_CHOICE = "select"  # who drops boxes because nobody wants them
 LOOK_S = 0.25  # how long an actor looks for a new iteration before it answers "nothing"
 
 
@@ -53,6 +53,7 @@ class Reader:
     seen: int = -1  # newest iteration it reported
     state: StreamState | None = None  # ENDED or PRODUCER_LOST, once it said so
     opened: bool = False
+    left: bool = False
 
 
 class Intake:
@@ -127,6 +128,18 @@ class Intake:
             reader.state = StreamState.PRODUCER_LOST
         self._say_state(StreamState.PRODUCER_LOST)
         self._hand_on()
+
+    def leave(self) -> dict[str, Call]:
+        """Have every actor leave the stream; answers to earlier calls are of no interest."""
+        calls = {}
+        for reader in self.readers.values():
+            self._inbox.forget(reader.call)
+            if not reader.opened:
+                self._host.kill(reader.node)
+            elif not reader.left:
+                calls[reader.name] = self._host.call(reader.node, "close")
+                reader.left = True
+        return calls
 
     def over(self) -> bool:
         """Whether the stream has come to an end, of either kind, and all of it was handed on."""
@@ -271,10 +284,14 @@ class Intake:
         )
         self.iterations += 1
         self._away = False
+        beyond = []
         for box in (box for mine in dealt.values() for box in mine[self._per_actor or len(mine) :]):
             key = Key(self.stream, number, box.index)
             self._ledger.received(key)
-            self._dropped(Dropped(key=key, by="deal", reason="beyond transforms.boxes_per_actor"))
+            beyond.append(
+                Dropped(key=key, by=BY_CHOICE, reason="beyond transforms.boxes_per_actor")
+            )
+        self._dropped(beyond)
         self._pending[number] = iteration
         self._journal.write(
             "stream/iteration",
@@ -300,9 +317,7 @@ class Intake:
             self._ledger_received(box, iteration, receipt)
         for key in receipt["made"]:
             self._ledger.transformed(key)
-        for dropped in receipt["dropped"]:
-            self._dropped(dropped)
-            self.spoilt += dropped.by != BY_CHOICE
+        self._dropped(receipt["dropped"])
         for key, why in receipt["lost"]:
             self._lost(key, reader.name, why)
         iteration.made += receipt["made"]
@@ -316,16 +331,23 @@ class Intake:
             self._ledger.received(key)
             self.received += 1
 
-    def _dropped(self, dropped: Dropped) -> None:
-        self._ledger.end(dropped.key, Fate.DROPPED, by=dropped.by, why=dropped.reason)
-        self._journal.write(
-            "frame/dropped",
-            step=dropped.key.iteration,
-            box=dropped.key.box,
-            stream=dropped.key.stream,
-            by=dropped.by,
-            why=dropped.reason,
-        )
+    def _dropped(self, dropped: Sequence[Dropped]) -> None:
+        """Enter dropped boxes into the ledger; the journal gets one line per reason."""
+        by_reason: dict[tuple[str, str], list[Dropped]] = {}
+        for item in dropped:
+            self._ledger.end(item.key, Fate.DROPPED, by=item.by, why=item.reason)
+            self.spoilt += item.by != BY_CHOICE
+            by_reason.setdefault((item.by, item.reason), []).append(item)
+        for (by, why), items in by_reason.items():
+            self._journal.write(
+                "frame/dropped",
+                value=len(items),
+                step=items[0].key.iteration,
+                boxes=[item.key.box for item in items],
+                stream=items[0].key.stream,
+                by=by,
+                why=why,
+            )
 
     def _lost(self, key: Key, by: str, why: str) -> None:
         self._ledger.produced(key)  # its iteration was seen, so it was there

@@ -125,7 +125,8 @@ class Ledger:
     def settle(self, *, default_why: str) -> None:
         """At the end of a run: boxes that were produced but never came, and samples never drawn.
 
-        `default_why` says why what never came did not ("the producer died"). A box below the first received iteration of its stream was there before we were.
+        `default_why` says why what never came did not ("the producer died"). A box below the
+        first received iteration of its stream was there before we were.
         """
         first: dict[str, int] = {}
         for key, entry in self.entries.items():

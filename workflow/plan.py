@@ -52,8 +52,7 @@ def plan(config: Config) -> Plan:
     chain = _chain(config)
     normaliser = _optional(config.transforms.normaliser, Normaliser, "transforms.normaliser")
     offers, boxes = _what_comes(config, producer)
-    if offers is not None:
-        chains.check(chain, offers)
+    chains.check(chain, offers)
     if boxes is not None:
         _check_boxes(config, boxes, chain)
     model = plugins.build(config.learners.model, "learners.model")
@@ -85,11 +84,6 @@ def _chain(config: Config) -> tuple[Transform, ...]:
         stage = plugins.build(spec, where)
         plugins.fits(stage, Transform, where)
         chain.append(stage)
-    if not chains.makes(chain):
-        raise ConfigError(
-            "transforms.chain: no transform makes an array to learn from. Add one that does, "
-            "such as transforms.phase_space:PhaseSpace."
-        )
     return tuple(chain)
 
 
@@ -144,8 +138,8 @@ def _check_boxes(config: Config, boxes: int, chain: tuple[Transform, ...]) -> No
     if count * per_actor > boxes:
         raise ConfigError(
             f"transforms: {count} actors with at least {per_actor} box(es) each need "
-            f"{count * per_actor} boxes; an iteration of source '{config.source.name}' has {boxes}. "
-            "Lower transforms.count or transforms.boxes_per_actor, or give the producer more ranks."
+            f"{count * per_actor} boxes; an iteration of source '{config.source.name}' has {boxes}"
+            ". Lower transforms.count or boxes_per_actor, or give the producer more ranks."
         )
     for stage in chain:
         wanted = getattr(stage, "indices", None)

@@ -1,4 +1,6 @@
-"""The process that a producer lives in: `python -m workflow.produce RUNFOLDER --epoch N --stream PATH`.
+"""The process that a producer lives in.
+
+    python -m workflow.produce RUNFOLDER --epoch N --stream PATH --readers COUNT
 
 Publishes every iteration on the stream and writes each to its journal once the stream has it. Ends
 the stream only when the simulation is done: after any failure the process is gone without a

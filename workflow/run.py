@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 TURN_S = 0.2  # longest wait for an answer before the run looks after deadlines
 GONE_S = 3.0  # for a producer whose stream broke to be gone, so that it can be said how
 DROPS_FROM = 20  # boxes received before the share of dropped ones is judged
+LEAVE_S = 5.0  # for transform actors to leave the stream
 DRAIN_S = 60.0  # for the last answers, at the end
 
 
@@ -86,6 +87,7 @@ class Run:
             self.status, self.reason = "failed", repr(e)
             raise
         finally:
+            self._leave_stream(host)
             self.source.stop()
             summary = self._summary()
             if host is not None:
@@ -331,12 +333,19 @@ class Run:
 
     def _last_answers(self) -> None:
         """Wait for every call that is under way; nothing new is begun."""
+        self._leave_stream(self.host)
+        self.team.close()
         until = time.monotonic() + DRAIN_S
         while len(self.inbox) and time.monotonic() < until:
             self.inbox.turn(TURN_S)
             self.team.watch()
             self.training.watch()
         self.window.collect(self.host, self.feed.held_out)
+
+    def _leave_stream(self, host: Host | None) -> None:
+        """A writer that waits for readers goes on when they have left."""
+        if host is not None and hasattr(self, "intake"):
+            finish.answers(host, self.intake.leave(), within_s=LEAVE_S)
 
     def _measure(self) -> None:
         """Digests of all learners, first and last loss on the same held-out window, checkpoint."""
@@ -355,7 +364,7 @@ class Run:
     def _nodes(self) -> list[Handle]:
         return [
             *(m.node for m in self.team.able()),
-            *(r.node for r in self.intake.readers.values() if r.opened and r.call is None),
+            *(r.node for r in self.intake.readers.values() if r.left),
             *self.feed.shards,
             self.training.reducer,
         ]

@@ -1,7 +1,7 @@
 """Where a run's stream comes from: a producer's process, this thread, or somebody else.
 
-All three look the same to the run: `start`, `turn` (something to do in this thread), `lost` (why the
-producer is gone, or ""), `restart`, `stop`.
+All three look the same to the run: `start`, `turn` (something to do in this thread), `lost` (why
+the producer is gone, or ""), `restart`, `stop`.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ class Team:
         self._restarts, self._start, self._silent_s = restarts, start, silent_s
         self.initial_state: Any = None  # payload: the state before the first step
         self.members: dict[str, Member] = {}
+        self._closing = False
         self.steps = 0  # applied so far
         for name in names:
             self._spawn(name)
@@ -63,7 +64,7 @@ class Team:
         return [m.name for m in self.able() if m.behind is None]
 
     def begin(self) -> bool:
-        """Whether training can begin: all are there from the first step, and the first state is kept."""
+        """Whether training can begin: all are there from the first step. Keeps the first state."""
         if self.initial_state is not None:
             return bool(self.able())
         if any(m.starting for m in self.members.values()) or not self.able():
@@ -100,6 +101,12 @@ class Team:
             partial(self.lose, member.node),
         )
 
+    def close(self) -> None:
+        """Nobody is replaced any more; who does not answer in time is left out."""
+        self._closing = True
+        for member in self.able():
+            self.wait_for(member.name)
+
     def watch(self) -> None:
         """Replace a learner that has been behind for too long."""
         now = time.monotonic()
@@ -117,8 +124,9 @@ class Team:
         self._inbox.forget(member.behind)
         self._host.kill(node)
         self._journal.write("learner/lost", learner=node.name, why=str(error), step=self.steps)
-        self._restarts.note(node.name, str(error))
-        self._spawn(node.name)
+        if not self._closing:
+            self._restarts.note(node.name, str(error))
+            self._spawn(node.name)
 
     # ------------------------------------------------------------ inside
 

@@ -19,6 +19,8 @@ from workflow.types import Box, Dropped, Frame, Key, Sample, StreamState
 
 log = logging.getLogger(__name__)
 
+BY_CHOICE = "select"  # who drops boxes because the config does not want them
+
 
 class Transit:
     """One transform node. `make_reader` opens the stream, where the node runs."""
@@ -53,7 +55,7 @@ class Transit:
         return {"name": self.name, "opened_s": time.monotonic() - began}
 
     def look(self) -> dict[str, Any] | None:
-        """The next iteration's metadata, a change of the stream's state, or None for nothing new."""
+        """The next iteration's metadata, a change of the stream's state, or None: nothing new."""
         assert self._reader is not None, "look before open"
         if self._arrival is None:
             self._arrival = self._reader.poll()
@@ -89,7 +91,7 @@ class Transit:
         receipt: dict[str, Any] = {"made": [], "dropped": [], "lost": [], "moments": {}}
         wanted = [box for box in boxes if chains.selects(self._chain, box)]
         receipt["dropped"] += [
-            Dropped(key=Key(stream, iteration, box.index), by="select", reason="not selected")
+            Dropped(key=Key(stream, iteration, box.index), by=BY_CHOICE, reason="not selected")
             for box in boxes
             if box not in wanted
         ]

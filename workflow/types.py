@@ -206,5 +206,5 @@ class Update(_ReadOnlyArrays):
     values: Array | None  # (d,) float32; None: nothing to apply, see reason
     heard: tuple[str, ...]
     missing: tuple[str, ...]
-    suspects: Mapping[str, str]  # learner -> why its offer was set aside
+    suspects: Mapping[str, str]  # learner -> why its offer was set aside, or is not trusted
     reason: str  # empty when values is given

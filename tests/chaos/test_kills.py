@@ -7,8 +7,11 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
-LONGER = "source.producer.last_step=128"  # 60 iterations of 2 boxes
-PACED = "source.producer.pace_s=0.05"  # slow enough to be killed in mid-run
+LONGER = (  # 60 iterations of 2 boxes; some 100 training steps or more
+    "source.producer.last_step=128",
+    "replay.batches_per_sample=4",
+    "source.producer.pace_s=0.05",  # slow enough to be hit in mid-run
+)
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def check(finished, moment):
 
 @pytest.mark.parametrize("node", ["rank-0", "rank-1", "producer"])
 def test_a_killed_producer_is_lost_and_never_an_end(run_small, node, moment):
-    finished = run_small(LONGER, PACED, kill(node, moment), inline=False)
+    finished = run_small(*LONGER, kill(node, moment), inline=False)
     summary = check(finished, moment)
     assert summary["status"] == "failed", finished.explain()
     assert "the producer was lost" in summary["reason"]
@@ -42,9 +45,7 @@ def test_a_killed_producer_is_lost_and_never_an_end(run_small, node, moment):
 
 
 def test_a_lost_producer_is_restarted_when_the_config_says_so(run_small, moment):
-    finished = run_small(
-        LONGER, PACED, kill("producer", moment), "source.on_lost=restart", inline=False
-    )
+    finished = run_small(*LONGER, kill("producer", moment), "source.on_lost=restart", inline=False)
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()
     assert summary["restarts"] == 1
@@ -53,7 +54,7 @@ def test_a_lost_producer_is_restarted_when_the_config_says_so(run_small, moment)
 
 
 def test_a_killed_transform_actor_is_replaced_and_its_boxes_go_to_the_survivor(run_small, moment):
-    finished = run_small(LONGER, PACED, kill("transform-1", moment), inline=False)
+    finished = run_small(*LONGER, kill("transform-1", moment), inline=False)
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()
     assert summary["restarts"] == 1
@@ -65,9 +66,7 @@ def test_a_killed_transform_actor_is_replaced_and_its_boxes_go_to_the_survivor(r
 
 
 def test_a_killed_learner_is_replaced_and_ends_with_everybody_elses_weights(run_small, moment):
-    finished = run_small(
-        LONGER, PACED, "learners.count=3", kill("learner-1", moment), inline=False
-    )
+    finished = run_small(*LONGER, "learners.count=3", kill("learner-1", moment), inline=False)
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()
     assert summary["restarts"] == 1
@@ -83,7 +82,7 @@ def test_a_killed_learner_is_replaced_and_ends_with_everybody_elses_weights(run_
 
 @pytest.mark.parametrize("node", ["shard-0", "reducer"])
 def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, node, moment):
-    finished = run_small(LONGER, PACED, kill(node, moment), inline=False)
+    finished = run_small(*LONGER, kill(node, moment), inline=False)
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()
     assert summary["restarts"] == 1
@@ -92,7 +91,7 @@ def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, no
 
 def test_a_frozen_learner_misses_a_deadline_and_is_replaced(run_small, moment):
     finished = run_small(
-        LONGER, PACED, "learners.count=3", "reducer.deadline_s=3", "learners.silent_s=4",
+        *LONGER, "learners.count=3", "reducer.deadline_s=3", "learners.silent_s=4",
         kill("learner-2", moment, "STOP"), inline=False,
     )  # fmt: skip
     summary = check(finished, moment)
@@ -104,7 +103,7 @@ def test_a_frozen_learner_misses_a_deadline_and_is_replaced(run_small, moment):
 
 def test_a_frozen_transform_actor_is_evicted_so_that_the_simulation_goes_on(run_small, moment):
     finished = run_small(
-        LONGER, PACED, "transforms.silent_s=4", kill("transform-0", moment, "STOP"), inline=False
+        *LONGER, "transforms.silent_s=4", kill("transform-0", moment, "STOP"), inline=False
     )
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()

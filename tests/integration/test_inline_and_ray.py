@@ -24,7 +24,7 @@ def test_inline_and_ray_end_with_the_same_weights(run_small):
     on_ray = run_small(inline=False, name="ray")
     assert inline.summary["status"] == "ended", inline.explain()
     assert on_ray.summary["status"] == "ended", on_ray.explain()
-    assert inline.summary["training_steps"] > 50
+    assert inline.summary["training_steps"] > 40
     assert sorted(trained_rows(inline)) == sorted(trained_rows(on_ray))
     assert inline.summary["weights_digest"] == on_ray.summary["weights_digest"]
     one, other = weights(inline), weights(on_ray)

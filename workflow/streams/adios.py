@@ -103,6 +103,9 @@ class EngineStep:
         if attribute.Type() == "string":
             texts = attribute.DataString()
             return texts[0] if len(texts) == 1 else list(texts)
+        if attribute.Type() == "long double":  # the bindings cannot hand it over: 7 digits of text
+            text = self._io.AvailableAttributes()[name]["Value"]
+            return np.array([float(word) for word in text.strip("{} ").split(",")])
         return np.array(attribute.Data())  # a copy: the engine's own memory is gone with the step
 
     def shape(self, variable: str) -> tuple[int, ...]:

@@ -47,7 +47,8 @@ def open_sst(
     ends = time.monotonic() + deadline_s
     words = (
         f"stream '{name}' ({path}): the writer did not answer within {deadline_s} s and the open "
-        "hangs. It is suspended, or it speaks another version of SST: ADIOS2 2.10 and 2.11 or "
+        "hangs. Its next step takes longer (a writer lets readers in at a step), it is suspended, "
+        "or it speaks another version of SST: ADIOS2 2.10 and 2.11 or "
         f"later refuse each other without an error; this side is {adios2.__version__}. "
         "Use one ADIOS2 on both sides, or engine bp5. Ending this process."
     )

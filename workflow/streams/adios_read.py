@@ -3,6 +3,10 @@
 Only `begin_step` with time-out 0 is used: a positive one can crash the process when a step arrives
 near it. The four states are never mixed up: EndOfStream is ENDED, OtherError is PRODUCER_LOST,
 NotReady is neither, and becomes STALLED after a silence.
+
+Two waits remain inside the engine. A reader that joins late is let in when the writer ends its
+next step. And after steps were thrown away (QueueFullPolicy Discard) even a `begin_step` with
+time-out 0 waits for the next one that is kept, or the end: poll() then blocks that long.
 """
 
 from __future__ import annotations

@@ -191,7 +191,6 @@ def _mesh(
             f"{mesh}/axisLabels": labels,
             f"{mesh}/dataOrder": "C",
             f"{mesh}/geometry": "cartesian",
-            f"{mesh}/fieldSmoothing": "none",
             f"{mesh}/gridSpacing": spacing,
             f"{mesh}/gridGlobalOffset": np.zeros(len(spacing)),
             f"{mesh}/gridUnitSI": np.float64(unit_length),
@@ -201,6 +200,8 @@ def _mesh(
             f"{path}/position": np.array(series.mesh_position.get(name, (0.0,) * len(spacing))),
         }
     )
+    if first.ndim == dimensions:
+        layout.attributes[f"{mesh}/fieldSmoothing"] = "none"
     # A recorded range lies somewhere in the full grid: blocks are relative to its corner.
     corner = series.attributes.get(f"{MESHES}{name.split('/')[0]}/gridGlobalOffset")
     shift = np.zeros(len(spacing), int) if corner is None else np.rint(corner / spacing).astype(int)
