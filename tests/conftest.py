@@ -68,6 +68,12 @@ def ray_session() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.fixture
+def small_yaml() -> str:
+    """The config of the small workflow."""
+    return SMALL
+
+
 class Finished:
     """A run that is over."""
 

@@ -59,7 +59,7 @@ def start_ray(address: str | None, object_store_mb: int) -> None:
         }
     _keep_ray_quiet()
     try:
-        ray.init(address=address, **options)
+        ray.init(address=address or "local", **options)  # never somebody's that happens to be here
     except (ConnectionError, ValueError, RuntimeError) as e:
         raise ConfigError(
             f"cluster.address: cannot reach Ray at {address or 'this machine'}: {e}. "

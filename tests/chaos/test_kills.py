@@ -2,8 +2,15 @@
 stops as designed. The moment is drawn anew in every run of the tests and shown when one fails."""
 
 import random
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
+
+from workflow.journal import read_journal
+from workflow.vitals import run_state
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -108,3 +115,43 @@ def test_a_frozen_transform_actor_is_evicted_so_that_the_simulation_goes_on(run_
     summary = check(finished, moment)
     assert summary["status"] == "ended", finished.explain()
     assert [e["node"] for e in finished.events("transform/lost")] == ["transform-0"]
+
+
+def test_a_killed_driver_leaves_no_process_behind_and_is_shown_as_lost(tmp_path, small_yaml):
+    config = tmp_path / "small.yaml"
+    config.write_text(small_yaml)
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "workflow.cli", "run", str(config), *LONGER]
+    command += ["source.producer.last_step=100000", "--plain", "--out", str(folder)]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 90
+        while not updates(folder):
+            assert time.monotonic() < until
+            assert driver.poll() is None
+            time.sleep(0.2)
+    finally:
+        driver.kill()
+        driver.wait()
+    pids = {e["pid"] for e in read_journal(folder) if isinstance(e.get("pid"), int)}
+    pids |= {rank for e in read_journal(folder) for rank in e.get("ranks", ())}
+    assert len(pids) >= 1 + 2 + 2 + 2 + 1 + 1 + 2  # driver, nodes, producer and its ranks
+    until = time.monotonic() + 60
+    while left := {pid for pid in pids if alive(pid)}:
+        assert time.monotonic() < until, f"still there: {left}"
+        time.sleep(0.2)
+    state = run_state(folder, time.time())
+    assert state.state == "lost", state
+
+
+def updates(folder):
+    journal = folder / "journal"
+    return journal.exists() and any(e["event"] == "reduce/update" for e in read_journal(folder))
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
