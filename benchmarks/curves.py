@@ -46,11 +46,17 @@ def draw(folder: Path, picture: Path) -> None:
         top.plot(*zip(*held_out, strict=True), "k.-", label="held out")
     for at, what in events:
         top.axvline(at, color="crimson", ls=":", label=what)
-    top.set(yscale="log", ylabel="loss (Chamfer + KL)", title=folder.name)
+    top.set(yscale="log", ylabel="loss (Chamfer + KL)", title=_title(folder))
     top.legend(fontsize=8)
     bottom.plot(*zip(*arrivals, strict=True), "C4-", drawstyle="steps-post")
     bottom.set(xlabel="training step", ylabel="newest iteration\nof the simulation")
     figure.savefig(picture, dpi=110)
+
+
+def _title(folder: Path) -> str:
+    """The name of the run's config."""
+    start = next(e for e in read_journal(folder) if e["event"] == "run/start")
+    return str(start["name"])
 
 
 if __name__ == "__main__":
