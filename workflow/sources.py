@@ -238,6 +238,7 @@ class InThisThread(_Named):
         frames = next(self._iterations, None)
         if frames is None:
             self._stream.close()
+            self._journal.write("producer/end", value="ended")
             self._iterations = None
             return
         self._stream.put(frames)
