@@ -171,6 +171,8 @@ def produced_facts(run: Run) -> dict[str, Any]:
         facts["wall_s"] += float(last.get("wall_s", 0.0))
         if "peak_bytes" in last:
             facts["peaks"]["producer"] = int(last["peak_bytes"])
+            if last["peak_bytes_rank"]:
+                facts["peaks"]["rank"] = int(last["peak_bytes_rank"])
     return facts
 
 

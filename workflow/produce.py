@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -98,6 +99,7 @@ def _produce(options: argparse.Namespace, journal: Journal) -> int:
         value="stopped" if stop.asked else "ended",
         wall_s=time.monotonic() - began,
         peak_bytes=process_facts()["peak_bytes"],
+        peak_bytes_rank=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
         **{k: v for k, v in writer.stats().items() if k != "wall_s"},
     )
     return 0

@@ -45,7 +45,7 @@ def test_a_run_on_ray_over_sst_closes_its_ledger_and_learns(run_small):
     assert summary["weights_agree"]
     assert summary["learners_alive"] == 2
     assert summary["loss_last"] < 0.8 * summary["loss_first"]
-    assert {"driver", "learner", "transform", "shard", "reducer", "producer"} == set(
+    assert {"driver", "learner", "transform", "shard", "reducer", "producer", "rank"} == set(
         summary["peak_memory_bytes"]
     )
     for name in ("config.yaml", "manifest.json", "summary.json", "journal", "checkpoints"):
