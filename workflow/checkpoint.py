@@ -31,8 +31,12 @@ def write_checkpoint(
     state: Mapping[str, Array],
     moments: Mapping[str, Array],
     facts: Mapping[str, Any],
+    keep: int,
 ) -> Path:
-    """Write a checkpoint under `folder`; non-finite weights are refused with CheckpointError."""
+    """Write a checkpoint under `folder`, where the newest `keep` of them stay.
+
+    Non-finite weights are refused with CheckpointError, and the last good checkpoint stays.
+    """
     parts: dict[str, dict[str, Array]] = {"weights": {}, "optimizer": {}}
     for name, array in state.items():
         kind, _, rest = name.partition("/")
@@ -52,6 +56,8 @@ def write_checkpoint(
     if final.exists():
         shutil.rmtree(final)
     torn.rename(final)
+    for old in sorted(folder.glob("step-*"))[:-keep]:
+        shutil.rmtree(old)
     return final
 
 

@@ -112,6 +112,8 @@ class Learners(Section):
         default={}, description="learner index -> Attack plug-in: a liar, for experiments"
     )
     threads: Count = 1
+    checkpoint_every: Count = Field(200, description="training steps between two checkpoints")
+    keep_checkpoints: Count = Field(3, description="the newest so many stay")
     silent_s: Seconds = Field(60.0, description="a learner silent for so long is replaced")
     max_restarts: Annotated[int, Field(ge=0)] = Field(20, description="of all nodes together")
 

@@ -20,17 +20,17 @@ from workflow import finish, sources
 from workflow.checkpoint import write_checkpoint
 from workflow.errors import BillowError, CheckpointError, DataError, StreamBroken
 from workflow.feed import Feed
-from workflow.graph import Call, Handle, Host, InlineHost
+from workflow.graph import Handle, Host, InlineHost
 from workflow.heldout import LIVE_ROWS, HeldOutWindow
 from workflow.inbox import Inbox, Restarts
 from workflow.intake import Intake
 from workflow.journal import Journal
 from workflow.ledger import Ledger
+from workflow.nodes import Nodes
 from workflow.pacing import Pacing
 from workflow.plan import Plan
 from workflow.team import Team
 from workflow.training import Training
-from workflow.transit import Transit
 from workflow.types import StreamState
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Run:
         self.digests: dict[str, str] = {}
         self.peaks: dict[str, int] = {}
         self.restarts = Restarts(limit=self.config.learners.max_restarts)
-        self._evaluated = 0
+        self._evaluated = self._saved = 0  # how often so far
         self._beat = 0.0
         self._faults = list(self.config.faults)
         self._lost_extra = 0
@@ -121,6 +121,7 @@ class Run:
         config, plan = self.config, self.plan
         self.host = host
         self.inbox = Inbox(host)
+        nodes = Nodes(host, plan, self.source.make_reader())
         shared: dict[str, Any] = {
             "host": host,
             "inbox": self.inbox,
@@ -136,12 +137,12 @@ class Run:
                 first_samples=min(config.replay.rows // 2, config.replay.now),
             ),
             normaliser=plan.normaliser,
-            start=self._start_shard,
+            start=nodes.shard,
             prepare=config.replay.prepare,
         )
         self.team = Team(
             **shared,
-            start=self._start_learner,
+            start=nodes.learner,
             names=[f"learner-{i}" for i in range(config.learners.count)],
             silent_s=config.learners.silent_s,
         )
@@ -150,7 +151,7 @@ class Run:
             ledger=self.ledger,
             feed=self.feed,
             team=self.team,
-            start_reducer=self._start_reducer,
+            start_reducer=nodes.reducer,
             quorum=config.reducer.wanted(config.learners.count),
             deadline_s=config.reducer.deadline_s,
             patience_s=config.learners.silent_s,
@@ -159,7 +160,7 @@ class Run:
         self.intake = Intake(
             **shared,
             ledger=self.ledger,
-            start=self._start_transform,
+            start=nodes.transform,
             names=[f"transform-{i}" for i in range(config.transforms.count)],
             shards=config.parts,
             held_out_every=config.held_out.every,
@@ -169,47 +170,6 @@ class Run:
             open_deadline_s=config.source.stream.open_deadline_s,
         )
         self.intake.join(self.source.name, self.source.path)
-
-    def _start_transform(self, name: str) -> tuple[Handle, Call]:
-        arguments = {
-            "name": name,
-            "make_reader": self.source.make_reader(),
-            "chain": self.plan.chain,
-            "normaliser": self.plan.normaliser,
-            "seed": self.config.seed,
-            "shards": self.config.parts,
-        }
-        return self.host.start(name, "transform", Transit, arguments)
-
-    def _start_shard(self, name: str) -> tuple[Handle, Call]:
-        replay = self.config.replay
-        arguments = {
-            "part": int(name.removeprefix("shard-")),
-            "seed": self.config.seed,
-            "now": replay.now,
-            "reservoir": replay.reservoir,
-            "rows": replay.rows,
-            "normaliser": self.plan.normaliser,
-            "arrays": tuple(self.plan.model.needs()),
-        }
-        return self.host.start(name, "shard", self.plan.shard, arguments)
-
-    def _start_learner(self, name: str) -> tuple[Handle, Call]:
-        index = int(name.removeprefix("learner-"))
-        arguments = {
-            "name": name,
-            "model": self.plan.model,
-            "optimizer": self.plan.optimizer,
-            "seed": self.config.seed,
-            "attack": self.plan.attacks.get(index),
-            "threads": self.config.learners.threads,
-        }
-        return self.host.start(name, "learner", self.plan.learner, arguments)
-
-    def _start_reducer(self, name: str) -> tuple[Handle, Call]:
-        wanted = self.config.reducer.wanted(self.config.learners.count)
-        arguments = {"rule": self.plan.rule, "quorum": wanted}
-        return self.host.start(name, "reducer", self.plan.reducer, arguments)
 
     # ------------------------------------------------------------ the loop
 
@@ -232,6 +192,7 @@ class Run:
         self.window.collect(self.host, self.feed.held_out)
         self._inject_faults()
         self._evaluate_live()
+        self._checkpoint_now_and_then()
         if time.monotonic() - self._beat > 1.0:
             self._beat = time.monotonic()
             self.journal.heartbeat()
@@ -358,7 +319,9 @@ class Run:
             self.losses = finish.first_and_last_loss(
                 self.host, learners[0].node, arrays, self.team.initial_state
             )
-        self._checkpoint(learners[0].node)
+        first = learners[0]
+        state = self.host.result(self.host.call(first.node, "state"))
+        self._checkpoint(self.training.steps, state, self.digests.get(first.name, ""))
         self.peaks = finish.peak_memory(self.host, self._nodes())
 
     def _nodes(self) -> list[Handle]:
@@ -369,21 +332,27 @@ class Run:
             self.training.reducer,
         ]
 
-    def _checkpoint(self, node: Handle) -> None:
-        state = self.host.result(self.host.call(node, "state"))
+    def _checkpoint_now_and_then(self) -> None:
+        due = self.training.steps // self.config.learners.checkpoint_every
+        if due > self._saved:
+            self._saved = due
+            self.team.save(self._checkpoint)
+
+    def _checkpoint(self, step: int, state: Any, digest: str) -> None:
         try:
             path = write_checkpoint(
                 self.folder / "checkpoints",
-                step=self.training.steps,
+                step=step,
                 state=state,
                 moments=self.feed.moments,
-                facts=finish.checkpoint_facts(self.plan, self.digests.get(node.name, "")),
+                facts=finish.checkpoint_facts(self.plan, digest),
+                keep=self.config.learners.keep_checkpoints,
             )
         except CheckpointError as e:
             self.journal.write("checkpoint/refused", why=str(e))
             log.error("%s", e)
             return
-        self.journal.write("checkpoint/written", value=str(path.name), step=self.training.steps)
+        self.journal.write("checkpoint/written", value=str(path.name), step=step)
 
     def _summary(self) -> dict[str, Any]:
         return finish.write_summary(self)

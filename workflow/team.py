@@ -48,6 +48,7 @@ class Team:
         self._host, self._inbox, self._journal = host, inbox, journal
         self._restarts, self._start, self._silent_s = restarts, start, silent_s
         self.initial_state: Any = None  # payload: the state before the first step
+        self._saved: tuple[int, Any] = (0, None)  # (step, payload) of the newest checkpoint
         self.members: dict[str, Member] = {}
         self._closing = False
         self.steps = 0  # applied so far
@@ -70,7 +71,21 @@ class Team:
         if any(m.starting for m in self.members.values()) or not self.able():
             return False
         self.initial_state = self._host.call(self.able()[0].node, "state").receipt
+        self._saved = (0, self.initial_state)
         return True
+
+    def save(self, take: Callable[[int, Any, str], None]) -> None:
+        """Get the newest state and its digest; it stays here, too, for when all learners die."""
+        if not self.able():
+            return
+        node, step = self.able()[0].node, self.steps
+        state = self._host.call(node, "state").receipt
+
+        def both(digest: str) -> None:
+            self._saved = (step, state)
+            take(step, self._host.fetch(state), digest)
+
+        self._inbox.expect(self._host.call(node, "digest"), both, partial(self.lose, node))
 
     def call(self, name: str, method: str, *arguments: Any, payloads: int = 0) -> Call:
         return self._host.call(self.members[name].node, method, *arguments, payloads=payloads)
@@ -142,16 +157,14 @@ class Team:
             self._join(member, "")
             return
         peers = self.able()
-        if not peers:
-            raise QuorumError(
-                "learners: the last one that held the weights is gone, and nobody can give them "
-                f"to {member.name}. Run more than one learner. What was learnt up to the newest "
-                "checkpoint is in the run folder."
-            )
-        state = self._host.call(peers[0].node, "state")
+        if peers:
+            state = self._host.call(peers[0].node, "state").receipt
+        else:  # the last one that held the weights is gone: what came after the checkpoint is, too
+            step, state = self._saved
+            self._journal.write("learner/rewound", learner=member.name, step=step, was=self.steps)
         member.active = True  # updates queue up behind the state
         member.behind = self._inbox.expect(
-            self._host.call(member.node, "load_state", state.receipt),
+            self._host.call(member.node, "load_state", state),
             partial(self._healed, member),
             partial(self.lose, member.node),
         )

@@ -87,6 +87,21 @@ def test_a_killed_learner_is_replaced_and_ends_with_everybody_elses_weights(run_
     assert len(missed) <= 2
 
 
+def test_when_all_learners_die_the_run_goes_back_to_the_newest_checkpoint(run_small):
+    finished = run_small(
+        *LONGER, "learners.checkpoint_every=20",
+        "faults=[{at_step: 50, node: learner-0}, {at_step: 50, node: learner-1}]", inline=False,
+    )  # fmt: skip
+    summary = finished.summary
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["ledger_closed"], summary["ledger"]["open"]
+    rewound = finished.events("learner/rewound")
+    assert [e["step"] for e in rewound] == [40]
+    assert summary["weights_agree"]
+    assert summary["loss_last"] < summary["loss_first"]
+    assert len(list((finished.folder / "checkpoints").iterdir())) == 3
+
+
 @pytest.mark.parametrize("node", ["shard-0", "reducer"])
 def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, node, moment):
     finished = run_small(*LONGER, kill(node, moment), inline=False)

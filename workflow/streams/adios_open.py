@@ -111,7 +111,8 @@ def _open(engine: str, path: str, parameters: Mapping[str, str], note: WriterNot
     adios = engine_room.ADIOS()
     io = adios.DeclareIO("reader")
     io.SetEngine(engine)
-    io.SetParameters({k: str(v) for k, v in parameters.items()})
+    quiet = {} if engine == "SST" else {"Profile": "Off"}  # it leaves files in the temporary folder
+    io.SetParameters({**quiet, **{k: str(v) for k, v in parameters.items()}})
     opened = io.Open(path, engine_room.Mode.Read)
     return Opened(adios=adios, io=io, engine=opened, note=note, file=Path(path))
 
