@@ -12,7 +12,7 @@ from workflow.errors import BillowError, DataError
 from workflow.folder import write_json
 from workflow.graph import Call, Handle, Host
 from workflow.journal import read_journal
-from workflow.ledger import Balance
+from workflow.ledger import PASSED_OVER, Balance
 from workflow.plan import Plan
 from workflow.team import Member
 from workflow.types import Key, StreamState
@@ -182,5 +182,7 @@ def settle(run: Run) -> Balance:
     why = "the run ended before it was read"
     if intake is not None and intake.state is StreamState.PRODUCER_LOST:
         why = "the producer died before it was read"
+    elif intake is not None and intake.state is StreamState.ENDED:
+        why = PASSED_OVER
     run.ledger.settle(default_why=why)
     return run.ledger.balance()

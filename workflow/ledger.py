@@ -23,6 +23,8 @@ from typing import Any
 
 from workflow.types import Key
 
+PASSED_OVER = "its queue dropped it, or no reader was there"
+
 
 class Fate(enum.Enum):
     BEFORE_JOIN = "before_join"
@@ -125,13 +127,16 @@ class Ledger:
     def settle(self, *, default_why: str) -> None:
         """At the end of a run: boxes that were produced but never came, and samples never drawn.
 
-        `default_why` says why what never came did not ("the producer died"). A box below the
-        first received iteration of its stream was there before we were.
+        `default_why` says why what the stream had after the last received iteration never came
+        ("the producer died"). A box below the first received iteration of its stream was there
+        before we were; one in between was dropped by the stream's queue, or nobody read then.
         """
         first: dict[str, int] = {}
+        last: dict[str, int] = {}
         for key, entry in self.entries.items():
             if entry.received:
                 first[key.stream] = min(first.get(key.stream, key.iteration), key.iteration)
+                last[key.stream] = max(last.get(key.stream, key.iteration), key.iteration)
         for key in self.without_end():
             entry = self.entries[key]
             if entry.transformed:
@@ -141,7 +146,8 @@ class Ledger:
             elif key.iteration < first.get(key.stream, key.iteration):
                 self.end(key, Fate.BEFORE_JOIN)
             else:
-                self.end(key, Fate.LOST, by="stream", why=default_why)
+                gap = key.iteration < last.get(key.stream, key.iteration)
+                self.end(key, Fate.LOST, by="stream", why=PASSED_OVER if gap else default_why)
 
     def balance(self) -> Balance:
         """The sums, and every box for which they do not close."""

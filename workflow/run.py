@@ -65,6 +65,7 @@ class Run:
         self._beat = 0.0
         self._faults = list(self.config.faults)
         self._lost_extra = 0
+        self._stalled = ""  # for how long, once the producer was given up for it
 
     # ------------------------------------------------------------ the straight path
 
@@ -226,7 +227,8 @@ class Run:
             return False
         self.source.wait_gone(GONE_S)
         self.status = "failed"
-        self.reason = f"the producer was lost: {self.source.lost() or 'its stream broke'}"
+        how = self.source.lost() or "its stream broke"
+        self.reason = f"the producer was lost: {self._stalled}{how}"
         return True
 
     def _watch_source(self) -> None:
@@ -240,7 +242,8 @@ class Run:
             raise StreamBroken(f"the producer ended before its first iteration: {lost}")
         stalled_s = self.intake.stalled_s()
         if stalled_s > self.config.source.stream.lost_deadline_s:
-            self.journal.write("producer/lost", why=f"stalled for {stalled_s:.0f} s")
+            self._stalled = f"stalled for {stalled_s:.0f} s (source.stream.lost_deadline_s); then "
+            self.journal.write("producer/lost", why=self._stalled)
             self.source.give_up()
             self.intake.give_up()
         away = self.intake.away()

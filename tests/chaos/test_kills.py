@@ -102,6 +102,33 @@ def test_when_all_learners_die_the_run_goes_back_to_the_newest_checkpoint(run_sm
     assert len(list((finished.folder / "checkpoints").iterdir())) == 3
 
 
+def test_a_frozen_producer_is_stalled_and_then_lost(run_small, moment):
+    finished = run_small(
+        *LONGER, "source.stream.silence_s=1", "source.stream.lost_deadline_s=2",
+        kill("producer", moment, "STOP"), inline=False,
+    )  # fmt: skip
+    summary = check(finished, moment)
+    assert summary["status"] == "failed", finished.explain()
+    assert "stalled for" in summary["reason"]
+    states = [e["value"] for e in finished.events("stream/state")]
+    assert states[-2:] == ["stalled", "producer_lost"]
+
+
+def test_with_all_transform_actors_dead_at_once_new_ones_take_the_stream_up(run_small):
+    finished = run_small(
+        "source.producer.last_step=400", "source.producer.pace_s=0.05",
+        "faults=[{at_step: 20, node: transform-0}, {at_step: 20, node: transform-1}]",
+        inline=False,
+    )  # fmt: skip
+    summary = finished.summary
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["ledger_closed"], summary["ledger"]["open"]
+    assert summary["restarts"] == 2
+    assert 0 < summary["frames_lost"] < summary["frames_produced"] / 2
+    deals = [e["deal"] for e in finished.events("stream/iteration")]
+    assert deals[-1].keys() == {"transform-0", "transform-1"}
+
+
 @pytest.mark.parametrize("node", ["shard-0", "reducer"])
 def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, node, moment):
     finished = run_small(*LONGER, kill(node, moment), inline=False)

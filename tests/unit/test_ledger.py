@@ -90,3 +90,16 @@ def test_streams_of_two_epochs_are_counted_apart():
     ledger.produced(key(3, stream="s"))
     ledger.settle(default_why="the producer died")
     assert ledger.balance().fates["lost"] == 1  # not before_join: that is of another stream
+
+
+def test_a_gap_in_the_stream_and_what_came_after_the_last_reader_are_told_apart():
+    ledger = Ledger()
+    for i in range(5):
+        ledger.produced(key(i))
+    for i in (0, 3):
+        ledger.received(key(i))
+        ledger.end(key(i), Fate.DROPPED, by="x", why="y")
+    ledger.settle(default_why="the producer died")
+    reasons = ledger.balance().reasons
+    assert reasons["lost: stream: its queue dropped it, or no reader was there"] == 2
+    assert reasons["lost: stream: the producer died"] == 1
