@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BillowError as e:
         print(f"billow: {type(e).__name__}: {e}", file=sys.stderr)
         return FAILED
+    except Exception:  # of a plug-in, or of ours: shown whole, and never a success
+        logging.getLogger(__name__).exception("the command failed")
+        return FAILED
     except KeyboardInterrupt:
         print("billow: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -141,8 +141,8 @@ class RayHost:
             raise (e.cause if isinstance(e.cause, Exception) else e) from e
         except ray.exceptions.RayActorError as e:
             raise NodeLost(f"{call.node.name}: its process is gone ({_why(e)})") from e
-        except (ray.exceptions.ObjectLostError, ray.exceptions.RaySystemError) as e:
-            raise NodeLost(f"{call.node.name}: what it returned is lost ({_why(e)})") from e
+        except ray.exceptions.RayError as e:  # out of memory, an object lost, a node gone
+            raise NodeLost(f"{call.node.name}: {type(e).__name__} ({_why(e)})") from e
 
     def fetch(self, payload: Any) -> Any:
         try:

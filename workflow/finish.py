@@ -122,7 +122,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "restarts": run.restarts.count + max(0, run.source.epoch - 1),
         "learners_alive": len(run.digests),
         "weights_digest": agreed[0][0] if agreed else None,
-        "weights_agree": len(set(run.digests.values())) == 1,
+        "weights_agree": len(set(run.digests.values())) == 1 if run.digests else None,
         "ledger_closed": balance.closed,
         "ledger": balance.as_dict(),
         "first_step_s": first_at - run.began if first_at else None,

@@ -93,7 +93,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path) -> None:
         "ledger": ("closed: " if summary["ledger_closed"] else "OPEN: ")
         + f"{ledger['produced']} boxes = {ends or '0'}",
         "weights": f"{summary['weights_digest']} in {summary['learners_alive']} learners"
-        + ("" if summary["weights_agree"] else " (NOT equal in all of them)"),
+        + (" (NOT equal in all of them)" if summary["weights_agree"] is False else ""),
         "faults": f"{summary['restarts']} restarts, {summary['updates_skipped']} updates skipped, "
         f"suspects: {', '.join(summary['suspects']) or 'none'}",
         "run folder": str(folder),

@@ -239,6 +239,7 @@ class Run:
             self.journal.write("producer/lost", why=lost, epoch=self.source.epoch)
             log.warning("the producer is lost: %s", lost)
         if lost and self.intake.iterations == 0 and not self.source.can_restart():
+            self.intake.give_up()
             raise StreamBroken(f"the producer ended before its first iteration: {lost}")
         stalled_s = self.intake.stalled_s()
         if stalled_s > self.config.source.stream.lost_deadline_s:

@@ -6,6 +6,7 @@ the producer is gone, or ""), `restart`, `stop`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,6 +20,8 @@ from workflow.plan import Plan
 from workflow.protocols import Producer, StreamReader
 from workflow.supervise import ProducerProcess
 from workflow.types import Frame, Hosting, StreamState
+
+log = logging.getLogger(__name__)
 
 MakeReader = Callable[[str, str], StreamReader]
 
@@ -217,6 +220,7 @@ class InThisThread(_Named):
             series=producer.series(),
         )
         self._iterations: Iterator[tuple[Frame, ...]] | None = None
+        self._why = ""  # it failed
         self._journal = Journal(folder / "journal" / "producer-1.jsonl", source="producer")
 
     @property
@@ -235,7 +239,14 @@ class InThisThread(_Named):
         """Produce one iteration, if there is room for it."""
         if self._iterations is None or self._stream.full():
             return
-        frames = next(self._iterations, None)
+        try:
+            frames = next(self._iterations, None)
+        except Exception as e:  # the producer's own code failed: its stream breaks, as a process's
+            log.exception("the producer failed")
+            self._why = repr(e)
+            self._stream.abandon()
+            self._iterations = None
+            return
         if frames is None:
             self._stream.close()
             self._journal.write("producer/end", value="ended")
@@ -246,6 +257,9 @@ class InThisThread(_Named):
             "producer/iteration", step=frames[0].iteration, value=len(frames),
             boxes=[frame.box.index for frame in frames], time_s=frames[0].time_s,
         )  # fmt: skip
+
+    def lost(self) -> str:
+        return self._why
 
     def stop(self) -> None:
         self._journal.close()

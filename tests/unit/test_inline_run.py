@@ -1,9 +1,12 @@
 """Whole runs in one thread: equal seeds, ledger, what is dropped, what is refused."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 
+from producers.khi import KelvinHelmholtz
+from producers.shear import Start
 from workflow.errors import ConfigError
 
 
@@ -79,6 +82,46 @@ def test_a_learner_that_sends_nan_is_named_and_the_others_stay_equal(run_small):
     assert "non-finite" in summary["suspects"]["learner-1"]
     assert summary["weights_agree"]
     assert summary["loss_last"] < summary["loss_first"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailsAfter:
+    """The small plasma, whose code fails after some iterations."""
+
+    good: int
+
+    def _plasma(self):
+        return KelvinHelmholtz(
+            grid=(16, 32), particles_per_cell=4, start=Start.RANDOM, ranks=2,
+            first_step=10, last_step=68, period=2, momentum_prev=True,
+        )  # fmt: skip
+
+    def offers(self):
+        return self._plasma().offers()
+
+    def series(self):
+        return self._plasma().series()
+
+    def boxes(self):
+        return 2
+
+    def iterations(self, seed, *, hosting):
+        for i, frames in enumerate(self._plasma().iterations(seed, hosting=hosting)):
+            if i == self.good:
+                raise RuntimeError("the plasma blew up")
+            yield frames
+
+
+@pytest.mark.parametrize("good", [0, 12])
+def test_a_producer_whose_code_fails_is_lost_and_never_an_end(run_small, good):
+    producer = f"{{use: '{__name__}:FailsAfter', good: {good}}}"
+    finished = run_small(f"source.producer={producer}", inline=True)
+    summary = finished.summary
+    assert summary["status"] == "failed"
+    assert "the plasma blew up" in summary["reason"]
+    assert summary["stream_state"] == "producer_lost"
+    assert summary["frames_seen"] == 2 * good
+    assert summary["ledger_closed"], summary["ledger"]["open"]
 
 
 @pytest.mark.parametrize(
