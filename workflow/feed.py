@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 from workflow.errors import BillowError
-from workflow.graph import Call, Handle, Host, Joined
-from workflow.inbox import Inbox, Restarts, fatal
+from workflow.graph import Call, Handle, Joined
+from workflow.inbox import Driver, fatal
 from workflow.intake import Iteration
-from workflow.journal import Journal
-from workflow.ledger import Fate, Ledger
+from workflow.ledger import Fate
 from workflow.pacing import Pacing
 from workflow.protocols import Normaliser
 from workflow.types import Array, Key
@@ -37,19 +36,17 @@ class Feed:
 
     def __init__(
         self,
+        driver: Driver,
         *,
-        host: Host,
-        inbox: Inbox,
-        ledger: Ledger,
-        journal: Journal,
-        restarts: Restarts,
         pacing: Pacing,
         normaliser: Normaliser | None,
         start: Callable[[str], tuple[Handle, Call]],
         prepare: int,
     ) -> None:
-        self._host, self._inbox, self._ledger, self._journal = host, inbox, ledger, journal
-        self._restarts, self.pacing, self._normaliser = restarts, pacing, normaliser
+        self._host, self._inbox = driver.host, driver.inbox
+        self._ledger, self._journal = driver.ledger, driver.journal
+        self._restarts = driver.restarts
+        self.pacing, self._normaliser = pacing, normaliser
         self._start, self._prepare = start, prepare
         self.moments: Mapping[str, Array] = {}
         self.held_out: list[list[Any]] = []  # per iteration the payloads: lists of samples

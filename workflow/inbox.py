@@ -1,4 +1,7 @@
-"""The driver's inbox: calls under way, and what to do with what each of them gives."""
+"""The driver's inbox: calls under way, and what to do with what each of them gives.
+
+And `Driver`: what every part of the driver works with.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 
 from workflow.errors import BillowError, NodeLost
 from workflow.graph import Call, Host
+from workflow.journal import Journal
+from workflow.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +76,17 @@ class Restarts:
                 f"{name}: lost, after {self.limit} restarts in this run (learners.max_restarts); "
                 f"the last reason: {why}"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """What intake, feed, team and training share."""
+
+    host: Host
+    inbox: Inbox
+    ledger: Ledger
+    journal: Journal
+    restarts: Restarts
 
 
 def fatal(error: BillowError) -> None:

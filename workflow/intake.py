@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any
 
 from workflow import deal
+from workflow.config import Transforms
 from workflow.errors import BillowError, NodeLost
-from workflow.graph import Call, Handle, Host
-from workflow.inbox import Inbox, Restarts
-from workflow.journal import Journal
-from workflow.ledger import Fate, Ledger
+from workflow.graph import Call, Handle
+from workflow.inbox import Driver
+from workflow.ledger import Fate
 from workflow.transit import BY_CHOICE
 from workflow.types import Array, Box, Dropped, Key, StreamState
 
@@ -61,27 +61,22 @@ class Intake:
 
     def __init__(
         self,
+        driver: Driver,
         *,
-        host: Host,
-        inbox: Inbox,
-        ledger: Ledger,
-        journal: Journal,
-        restarts: Restarts,
         start: Callable[[str], tuple[Handle, Call]],
-        names: list[str],
+        transforms: Transforms,
         shards: int,
         held_out_every: int,
-        ahead: int,
-        boxes_per_actor: int | None,
-        silent_s: float,
         open_deadline_s: float,
     ) -> None:
-        self._host, self._inbox, self._ledger, self._journal = host, inbox, ledger, journal
-        self._restarts = restarts
-        self._start, self._names = start, names
-        self._shards, self._held_out_every, self._ahead = shards, held_out_every, ahead
-        self._per_actor = boxes_per_actor
-        self._silent_s, self._open_deadline_s = silent_s, open_deadline_s
+        self._host, self._inbox = driver.host, driver.inbox
+        self._ledger, self._journal = driver.ledger, driver.journal
+        self._restarts = driver.restarts
+        self._start, self._open_deadline_s = start, open_deadline_s
+        self._names = [f"transform-{i}" for i in range(transforms.count)]
+        self._ahead, self._per_actor = transforms.ahead, transforms.boxes_per_actor
+        self._silent_s = transforms.silent_s
+        self._shards, self._held_out_every = shards, held_out_every
         self.readers: dict[str, Reader] = {}
         self.ready: deque[Iteration] = deque()
         self.iterations = self.received = self.spoilt = 0  # spoilt: boxes dropped, not by choice

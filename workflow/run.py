@@ -22,7 +22,7 @@ from workflow.errors import BillowError, CheckpointError, DataError, StreamBroke
 from workflow.feed import Feed
 from workflow.graph import Handle, Host, InlineHost
 from workflow.heldout import LIVE_ROWS, HeldOutWindow
-from workflow.inbox import Inbox, Restarts
+from workflow.inbox import Driver, Inbox, Restarts
 from workflow.intake import Intake
 from workflow.journal import Journal
 from workflow.ledger import Ledger
@@ -123,15 +123,15 @@ class Run:
         self.host = host
         self.inbox = Inbox(host)
         nodes = Nodes(host, plan, self.source.make_reader())
-        shared: dict[str, Any] = {
-            "host": host,
-            "inbox": self.inbox,
-            "journal": self.journal,
-            "restarts": self.restarts,
-        }
-        self.feed = Feed(
-            **shared,
+        driver = Driver(
+            host=host,
+            inbox=self.inbox,
             ledger=self.ledger,
+            journal=self.journal,
+            restarts=self.restarts,
+        )
+        self.feed = Feed(
+            driver,
             pacing=Pacing(
                 parts=config.parts,
                 batches_per_sample=config.replay.batches_per_sample,
@@ -142,14 +142,13 @@ class Run:
             prepare=config.replay.prepare,
         )
         self.team = Team(
-            **shared,
+            driver,
             start=nodes.learner,
             names=[f"learner-{i}" for i in range(config.learners.count)],
             silent_s=config.learners.silent_s,
         )
         self.training = Training(
-            **shared,
-            ledger=self.ledger,
+            driver,
             feed=self.feed,
             team=self.team,
             start_reducer=nodes.reducer,
@@ -159,15 +158,11 @@ class Run:
             max_skipped=config.reducer.max_skipped,
         )
         self.intake = Intake(
-            **shared,
-            ledger=self.ledger,
+            driver,
             start=nodes.transform,
-            names=[f"transform-{i}" for i in range(config.transforms.count)],
+            transforms=config.transforms,
             shards=config.parts,
             held_out_every=config.held_out.every,
-            ahead=config.transforms.ahead,
-            boxes_per_actor=config.transforms.boxes_per_actor,
-            silent_s=config.transforms.silent_s,
             open_deadline_s=config.source.stream.open_deadline_s,
         )
         self.intake.join(self.source.name, self.source.path)

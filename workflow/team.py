@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any
 
 from workflow.errors import BillowError, QuorumError
-from workflow.graph import Call, Handle, Host
-from workflow.inbox import Inbox, Restarts
-from workflow.journal import Journal
+from workflow.graph import Call, Handle
+from workflow.inbox import Driver
 
 
 @dataclass
@@ -36,17 +35,14 @@ class Team:
 
     def __init__(
         self,
+        driver: Driver,
         *,
-        host: Host,
-        inbox: Inbox,
-        journal: Journal,
-        restarts: Restarts,
         start: Callable[[str], tuple[Handle, Call]],
         names: list[str],
         silent_s: float,
     ) -> None:
-        self._host, self._inbox, self._journal = host, inbox, journal
-        self._restarts, self._start, self._silent_s = restarts, start, silent_s
+        self._host, self._inbox, self._journal = driver.host, driver.inbox, driver.journal
+        self._restarts, self._start, self._silent_s = driver.restarts, start, silent_s
         self.initial_state: Any = None  # payload: the state before the first step
         self._saved: tuple[int, Any] = (0, None)  # (step, payload) of the newest checkpoint
         self.members: dict[str, Member] = {}

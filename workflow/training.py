@@ -17,10 +17,8 @@ from typing import Any
 from workflow import deal
 from workflow.errors import BillowError, QuorumError
 from workflow.feed import Feed, Prepared
-from workflow.graph import Call, Handle, Host, Many
-from workflow.inbox import Inbox, Restarts
-from workflow.journal import Journal
-from workflow.ledger import Ledger
+from workflow.graph import Call, Handle, Many
+from workflow.inbox import Driver
 from workflow.team import Team
 from workflow.types import Key
 
@@ -45,12 +43,8 @@ class Training:
 
     def __init__(
         self,
+        driver: Driver,
         *,
-        host: Host,
-        inbox: Inbox,
-        ledger: Ledger,
-        journal: Journal,
-        restarts: Restarts,
         feed: Feed,
         team: Team,
         start_reducer: Callable[[str], tuple[Handle, Call]],
@@ -59,9 +53,10 @@ class Training:
         patience_s: float,
         max_skipped: int,
     ) -> None:
-        self._host, self._inbox, self._ledger, self._journal = host, inbox, ledger, journal
-        self._restarts, self.feed, self.team = restarts, feed, team
-        self._start_reducer = start_reducer
+        self._host, self._inbox = driver.host, driver.inbox
+        self._ledger, self._journal = driver.ledger, driver.journal
+        self._restarts = driver.restarts
+        self.feed, self.team, self._start_reducer = feed, team, start_reducer
         self._quorum, self._deadline_s, self._patience_s = quorum, deadline_s, patience_s
         self._max_skipped = max_skipped
         self.steps = 0  # taken
