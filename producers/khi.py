@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from producers import pic, units
-from producers.flow import Run
+from producers.course import Run
 from producers.shear import Perturbation, Start
 from workflow.errors import ConfigError
 from workflow.types import Grid, Hosting, Series, Unit
