@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from producers import pic, ranks, shear, units
-from producers.kernels import pack
+from producers import cells, pic, ranks, shear, units
 from producers.ranks import Signal
 from producers.shear import Start
 from workflow.types import Array, Box, Frame, Hosting, Series

@@ -1,17 +1,24 @@
-"""The inner loops of the particle-in-cell solver, compiled.
+"""The inner loop of the particle-in-cell solver, compiled: push, deposit, change of cell.
 
 Units: time in dt, positions in cells, u = gamma beta, E and B in m_e c / (e dt), current in units
-of E per dt. Arrays carry GUARD cells on every side; cell indices of particles are those of the
-padded arrays, so that they are never negative.
+of E per dt. Field arrays are (components, z, y, x) and carry GUARD cells on both sides of y and x,
+and of z in three dimensions; in two z has one plane and no guard.
 
-Indices are np.uintp throughout: with signed ones numba inserts wrap-around selects that keep LLVM
-from vectorising. Constants are np.float32, exact ones only, so that they do not promote float32
-data. Gather and push are one loop, deposition another, block by block: fused, the two run out of
-registers; apart over a whole species, they run out of cache.
+Particles of a cell lie together, in blocks of LANES: `first[c]` is the first block of cell c of the
+slab (z, y, x; x running first), `count[c]` the number of its particles; the blocks up to
+`first[c + 1]` are its room. A block is `width` rows of LANES numbers: x, y in the cell, ux, uy, uz,
+in three dimensions z, and where it is kept u one step before. All particles of a cell read the same
+field values and reach the same nodes, so a block is pushed and deposited by vector instructions;
+its current is summed over the cell before it goes to the grid. A particle that leaves its cell
+takes the scalar way (`_cross`) and goes to a box of movers, from which `insert` puts it into its
+new cell; so nothing is sorted and only what moves is moved.
 
-Shape functions (order 1 CIC, order 2 TSC) are written on the same three nodes around the nearest
-one, so that one kernel serves both. Deposition: T. Zh. Esirkepov, Comput. Phys. Commun. 135, 144
-(2001). Push: J. P. Boris, Proc. 4th Conf. Num. Sim. Plasmas (1970). Fields: K. Yee (1966).
+Loops run to be vectorised: indices are np.uintp (signed ones bring wrap-around selects), all rows of
+a block have constant distances in one flat array (separate arrays might overlap, for all that the
+compiler knows), and blocks are whole: lanes beyond `count` hold old numbers of weight zero.
+
+Deposition: T. Zh. Esirkepov, Comput. Phys. Commun. 135, 144 (2001). Push: J. P. Boris, Proc. 4th
+Conf. Num. Sim. Plasmas (1970); A. V. Higuera & J. R. Cary, Phys. Plasmas 24, 052104 (2017).
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -22,76 +29,88 @@ from math import sqrt
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
+
+from producers.splines import (
+    FINITE,
+    HALF,
+    INLINE,
+    LANES,
+    ONE,
+    PARTS,
+    TWO,
+    ZERO,
+    add_pairs,
+    add_rows,
+    change,
+    cube,
+    flow,
+    flow_up,
+    half,
+    mean,
+    outer,
+    plus,
+    put,
+    reach,
+    twelfth,
+    whole,
+)
 
 GUARD = 3  # a deposition after a move of one cell reaches two nodes down and three up
-BLOCK = 512  # particles per block: what push leaves for deposition stays in the first-level cache
+TILE = 128  # room for the nodes of one field component, at most 5 x 5 x 4
+# One array holds all else that the work on a cell needs, so that the compiler knows what is apart:
+OLD = 0  # x, y, z of a block at n
+NEW = OLD + 3 * LANES  # the same at n + 1, relative to the cell
+WAY = NEW + 3 * LANES  # the way along z
+WEIGHTS = WAY + LANES  # at n along x, y, z on six nodes each, at n + 1
+SUMS = WEIGHTS + 64  # partial sums of the current, at most 3 x 4 x 4 x 4 nodes
+WORK = SUMS + 192 * PARTS
+WITHIN, DOWN, UP = 0, 1, 2  # where a mover goes
+TOO_FAST, TOO_MANY = -1, -2  # what `advance` returns when it cannot go on
 
-_1, _2, _3 = np.uintp(1), np.uintp(2), np.uintp(3)
-ZERO, ONE, HALF, TWELVE = np.float32(0), np.float32(1), np.float32(0.5), np.float32(12)
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def shape(d, order):
-    """Weights of the nodes -1, 0, 1 for a particle at d in [-1/2, 1/2] from node 0."""
-    low, high = HALF - d, HALF + d
-    if order == 1:
-        return max(-d, ZERO), ONE - abs(d), max(d, ZERO)
-    return HALF * low * low, np.float32(0.75) - d * d, HALF * high * high
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def _nine(f, j, i, a, b, c, u, v, w):
-    """Sum over 3 x 3 nodes from row j, column i; (a, b, c) weigh rows, (u, v, w) columns."""
-    k, m, o, q = j + _1, j + _2, i + _1, i + _2
-    return (
-        a * (u * f[j, i] + v * f[j, o] + w * f[j, q])
-        + b * (u * f[k, i] + v * f[k, o] + w * f[k, q])
-        + c * (u * f[m, i] + v * f[m, o] + w * f[m, q])
-    )
+_0, _1, _2, _3, _4, _5, _6 = (np.uintp(n) for n in range(7))
+_LANES, _GUARD, _TILE, _PARTS = (np.uintp(n) for n in (LANES, GUARD, TILE, PARTS))
+_OLD, _NEW, _WAY, _WEIGHTS, _SUMS = (np.uintp(n) for n in (OLD, NEW, WAY, WEIGHTS, SUMS))
+_Y, _UX, _UY, _UZ, _Z = (np.uintp(n * LANES) for n in range(1, 6))
 
 
-@njit(cache=True, error_model="numpy")
-def push(first, last, cells, state, moved, fields, half_kick, step, order):
-    """Gather E, B at t = n; Boris push u from n - 1/2 to n + 1/2; say where that leads.
-
-    cells (2, capacity): ix, iy. state (5 or more, capacity): x, y in the cell, ux, uy, uz.
-    moved (2, BLOCK): receives x, y at n + 1 relative to the old cell. fields (6, rows, columns).
-    half_kick: q/m / 2 [e/m_e]. step: c dt [cells]. Each component is gathered at its own place in
-    the Yee cell with the shape of the species.
-    """
-    e0, e1, e2, b0, b1, b2 = fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]
-    for p in range(np.uintp(first), np.uintp(last)):
-        x, y = state[0, p], state[1, p]
-        nx, ny = np.floor(x + HALF), np.floor(y + HALF)
-        ax, bx, cx = shape(x - nx, order)  # on whole nodes
-        ay, by, cy = shape(y - ny, order)
-        ux, vx, wx = shape(x - HALF, order)  # on half nodes: always around this cell's own
-        uy, vy, wy = shape(y - HALF, order)
-        i, j = np.uintp(cells[0, p]) - _1, np.uintp(cells[1, p]) - _1
-        ii, jj = i + np.uintp(nx), j + np.uintp(ny)
-        ex = half_kick * _nine(e0, jj, i, ay, by, cy, ux, vx, wx)
-        ey = half_kick * _nine(e1, j, ii, uy, vy, wy, ax, bx, cx)
-        ez = half_kick * _nine(e2, jj, ii, ay, by, cy, ax, bx, cx)
-        mx = _nine(b0, j, ii, uy, vy, wy, ax, bx, cx)
-        my = _nine(b1, jj, i, ay, by, cy, ux, vx, wx)
-        mz = _nine(b2, j, i, uy, vy, wy, ux, vx, wx)
-        px, py, pz = boris(state[2, p], state[3, p], state[4, p], ex, ey, ez, mx, my, mz, half_kick)
-        state[2, p], state[3, p], state[4, p] = px, py, pz
-        way = step / sqrt(ONE + px * px + py * py + pz * pz)
-        b = p - np.uintp(first)
-        moved[0, b], moved[1, b] = x + px * way, y + py * way
+def _z(block, p, depth):
+    """z of a particle; 0 in two dimensions."""
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def boris(ux, uy, uz, ex, ey, ez, bx, by, bz, half_kick):
-    """u after half a kick (ex, ey, ez), the rotation by B, and the other half kick."""
+@overload(_z, jit_options=INLINE)
+def _read_z(block, p, depth):
+    if depth.count == 0:
+        return lambda block, p, depth: ZERO * block[p]
+    return lambda block, p, depth: block[p + _Z]
+
+
+def _rotation_gamma(square, tx, ty, tz, dot, pusher):
+    """gamma with which a pusher turns u: square = 1 + u^2 after half the kick; t = q B dt / 2 m."""
+
+
+@overload(_rotation_gamma, jit_options=INLINE)
+def _gamma_of(square, tx, ty, tz, dot, pusher):
+    if pusher.count == 0:  # Boris
+        return lambda square, tx, ty, tz, dot, pusher: sqrt(square)
+
+    def higuera_cary(square, tx, ty, tz, dot, pusher):
+        turn = tx * tx + ty * ty + tz * tz
+        left = square - turn
+        return sqrt(HALF * (left + sqrt(left * left + TWO * TWO * (turn + dot * dot))))
+
+    return higuera_cary
+
+
+@njit(error_model="numpy", forceinline=True, fastmath={"contract"})
+def kick(ux, uy, uz, ex, ey, ez, bx, by, bz, pusher):
+    """u after dt; e, b: q/m dt / 2 times E, B."""
     ux, uy, uz = ux + ex, uy + ey, uz + ez
-    turn = half_kick / sqrt(ONE + ux * ux + uy * uy + uz * uz)
-    tx, ty, tz = turn * bx, turn * by, turn * bz
-    s = (ONE + ONE) / (ONE + tx * tx + ty * ty + tz * tz)
-    vx = ux + (uy * tz - uz * ty)
-    vy = uy + (uz * tx - ux * tz)
-    vz = uz + (ux * ty - uy * tx)
+    square = ONE + ux * ux + uy * uy + uz * uz
+    turn = ONE / _rotation_gamma(square, bx, by, bz, ux * bx + uy * by + uz * bz, pusher)
+    tx, ty, tz = bx * turn, by * turn, bz * turn
+    s = TWO / (ONE + tx * tx + ty * ty + tz * tz)
+    vx, vy, vz = ux + uy * tz - uz * ty, uy + uz * tx - ux * tz, uz + ux * ty - uy * tx
     return (
         ux + s * (vy * tz - vz * ty) + ex,
         uy + s * (vz * tx - vx * tz) + ey,
@@ -99,220 +118,363 @@ def boris(ux, uy, uz, ex, ey, ez, bx, by, bz, half_kick):
     )
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _four(a, b, c, up):
-    """Three weights on a window of four nodes, one node up or not."""
-    if up:
-        return ZERO * a, a, b, c
-    return a, b, c, ZERO * a
+@njit(error_model="numpy", forceinline=True)
+def take(tile, at, fields, component, k, j, i, planes, rows, columns):
+    """Copy a component's nodes from (k, j, i) into the tile."""
+    for c in range(np.uintp(planes)):
+        for b in range(np.uintp(rows)):
+            for a in range(np.uintp(columns)):
+                tile[at] = fields[component, k + c, j + b, i + a]
+                at += _1
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _row(jx, jz, j, i, s, e, k, n, along, amount_z):
-    """One row of four nodes: flow along x, and the current out of the plane.
+@njit(error_model="numpy", nogil=True)
+def take_fields(tile, fields, k, j, i, order, depth):
+    """The nodes of all six components around cell (k, j, i), each at its place in the Yee cell."""
+    w, wo, h, ho = reach(order)
+    wz, wzo, hz, hzo = reach(depth)
+    wj, wi, hj, hi = j + np.uintp(wo), i + np.uintp(wo), j + np.uintp(ho), i + np.uintp(ho)
+    wk, hk = k + np.uintp(wzo), k + np.uintp(hzo)
+    take(tile, _0, fields, _0, wk, wj, hi, wz, w, h)
+    take(tile, _1 * _TILE, fields, _1, wk, hj, wi, wz, h, w)
+    take(tile, _2 * _TILE, fields, _2, hk, wj, wi, hz, w, w)
+    take(tile, _3 * _TILE, fields, _3, hk, hj, wi, hz, h, w)
+    take(tile, _4 * _TILE, fields, _4, hk, wj, hi, hz, w, h)
+    take(tile, _5 * _TILE, fields, _5, wk, hj, hi, wz, h, h)
 
-    s: mean shape in x, e: its change; k, n: mean shape of this row in y, and its change / 12.
+
+@njit(error_model="numpy", nogil=True, fastmath={"contract"})
+def push(block, base, tile, work, half_kick, step, order, depth, pusher):
+    """Gather E, B at t = n and push u from n - 1/2 to n + 1/2, for one block.
+
+    tile: the field nodes. work: receives the places at n and n + 1 and the way along z.
+    half_kick: q/m / 2 [e/m_e]. step: c dt [cells].
     """
-    f0 = -along * e[0] * k
-    f1 = f0 - along * e[1] * k
-    jx[j, i] += f0
-    jx[j, i + _1] += f1
-    jx[j, i + _2] += f1 - along * e[2] * k
-    jz[j, i] += amount_z * (s[0] * k + e[0] * n)
-    jz[j, i + _1] += amount_z * (s[1] * k + e[1] * n)
-    jz[j, i + _2] += amount_z * (s[2] * k + e[2] * n)
-    jz[j, i + _3] += amount_z * (s[3] * k + e[3] * n)
+    for lane in range(_LANES):
+        p = base + lane
+        x, y, z = block[p], block[p + _Y], _z(block, p, depth)
+        wx, wy, wz = whole(x, order), whole(y, order), whole(z, depth)
+        hx, hy, hz = half(x, order), half(y, order), half(z, depth)
+        ux, uy, uz = kick(
+            block[p + _UX],
+            block[p + _UY],
+            block[p + _UZ],
+            half_kick * cube(tile, _0, hx, wy, wz),
+            half_kick * cube(tile, _1 * _TILE, wx, hy, wz),
+            half_kick * cube(tile, _2 * _TILE, wx, wy, hz),
+            half_kick * cube(tile, _3 * _TILE, wx, hy, hz),
+            half_kick * cube(tile, _4 * _TILE, hx, wy, hz),
+            half_kick * cube(tile, _5 * _TILE, hx, hy, wz),
+            pusher,
+        )
+        way = step / sqrt(ONE + ux * ux + uy * uy + uz * uz)
+        block[p + _UX] = ux
+        block[p + _UY] = uy
+        block[p + _UZ] = uz
+        work[_OLD + lane] = x
+        work[_OLD + lane + _LANES] = y
+        work[_OLD + lane + _2 * _LANES] = z
+        work[_NEW + lane] = x + way * ux
+        work[_NEW + lane + _LANES] = y + way * uy
+        work[_NEW + lane + _2 * _LANES] = z + way * uz
+        work[_WAY + lane] = way * uz
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _row_inside(jx, jz, j, i, s, e, k, n, along, amount_z):
-    """The same for a particle that stays within three nodes."""
-    jx[j, i] -= along * e[0] * k
-    jx[j, i + _1] += along * e[2] * k
-    jz[j, i] += amount_z * (s[0] * k + e[0] * n)
-    jz[j, i + _1] += amount_z * (s[1] * k + e[1] * n)
-    jz[j, i + _2] += amount_z * (s[2] * k + e[2] * n)
+@njit(error_model="numpy", nogil=True, fastmath={"contract", "nnan", "nsz"})
+def deposit(work, alive, amount, order, depth):
+    """Add the current of a block's particles that stay in their cell to the partial sums.
 
-
-@njit(cache=True, error_model="numpy")
-def deposit(first, last, cells, state, moved, current, amount, step, order):
-    """Add the current of particles first..last at n + 1/2 from their way since n (Esirkepov).
-
-    current (3, rows, columns). amount: charge of one macro-particle, in the same unit.
+    amount: charge that one macro-particle carries over one cell in dt, in units of the current.
     """
-    jx, jy, jz = current[0], current[1], current[2]
-    along = amount / step  # the current of a charge that moves one cell in dt
-    for p in range(np.uintp(first), np.uintp(last)):
-        b = p - np.uintp(first)
-        x, y, x1, y1 = state[0, p], state[1, p], moved[0, b], moved[1, b]
-        nx, ny, mx, my = (
-            np.floor(x + HALF), np.floor(y + HALF), np.floor(x1 + HALF), np.floor(y1 + HALF),
-        )  # fmt: skip
-        a, c = shape(x - nx, order), shape(x1 - mx, order)
-        d, f = shape(y - ny, order), shape(y1 - my, order)
-        ux, uy, uz = state[2, p], state[3, p], state[4, p]
-        out = amount * uz / sqrt(ONE + ux * ux + uy * uy + uz * uz)
-        i = np.uintp(cells[0, p] + np.int32(min(nx, mx))) - _1
-        j = np.uintp(cells[1, p] + np.int32(min(ny, my))) - _1
-        if nx == mx and ny == my:
-            e = (c[0] - a[0], c[1] - a[1], c[2] - a[2])
-            g = (f[0] - d[0], f[1] - d[1], f[2] - d[2])
-            s = (a[0] + HALF * e[0], a[1] + HALF * e[1], a[2] + HALF * e[2])
-            _row_inside(jx, jz, j, i, s, e, d[0] + HALF * g[0], g[0] / TWELVE, along, out)
-            _row_inside(jx, jz, j + _1, i, s, e, d[1] + HALF * g[1], g[1] / TWELVE, along, out)
-            _row_inside(jx, jz, j + _2, i, s, e, d[2] + HALF * g[2], g[2] / TWELVE, along, out)
-            low, high = -along * g[0], along * g[2]
-            for m in range(3):
-                jy[j, i + np.uintp(m)] += low * s[m]
-                jy[j + _1, i + np.uintp(m)] += high * s[m]
-        else:
-            q, r = _four(a[0], a[1], a[2], nx > mx), _four(c[0], c[1], c[2], mx > nx)
-            v, w = _four(d[0], d[1], d[2], ny > my), _four(f[0], f[1], f[2], my > ny)
-            h = (r[0] - q[0], r[1] - q[1], r[2] - q[2], r[3] - q[3])
-            z = (w[0] - v[0], w[1] - v[1], w[2] - v[2], w[3] - v[3])
-            t = (q[0] + HALF * h[0], q[1] + HALF * h[1], q[2] + HALF * h[2], q[3] + HALF * h[3])
-            _row(jx, jz, j, i, t, h, v[0] + HALF * z[0], z[0] / TWELVE, along, out)
-            _row(jx, jz, j + _1, i, t, h, v[1] + HALF * z[1], z[1] / TWELVE, along, out)
-            _row(jx, jz, j + _2, i, t, h, v[2] + HALF * z[2], z[2] / TWELVE, along, out)
-            _row(jx, jz, j + _3, i, t, h, v[3] + HALF * z[3], z[3] / TWELVE, along, out)
-            f0 = -along * z[0]
-            f1 = f0 - along * z[1]
-            f2 = f1 - along * z[2]
-            for m in range(4):
-                jy[j, i + np.uintp(m)] += f0 * t[m]
-                jy[j + _1, i + np.uintp(m)] += f1 * t[m]
-                jy[j + _2, i + np.uintp(m)] += f2 * t[m]
+    w, _, _, _ = reach(order)
+    wz, _, _, _ = reach(depth)
+    for first in range(_0, _LANES, _PARTS):
+        for part in range(_PARTS):
+            lane = first + part
+            x, y, z = (
+                work[_OLD + lane], work[_OLD + lane + _LANES], work[_OLD + lane + _2 * _LANES]
+            )  # fmt: skip
+            x1, y1, z1 = (
+                work[_NEW + lane], work[_NEW + lane + _LANES], work[_NEW + lane + _2 * _LANES]
+            )  # fmt: skip
+            stays = (lane < alive) & (x1 >= ZERO) & (x1 < ONE) & (y1 >= ZERO) & (y1 < ONE)
+            if len(depth):
+                stays &= (z1 >= ZERO) & (z1 < ONE)
+            q = amount if stays else ZERO * amount
+            a, b = whole(x, order), whole(x1, order)
+            mx, dx = mean(a, b), change(a, b)
+            a, b = whole(y, order), whole(y1, order)
+            my, dy = mean(a, b), change(a, b)
+            c, d = whole(z, depth), whole(z1, depth)
+            mz, dz = mean(c, d), change(c, d)
+            fx, fy = flow(dx, q, ZERO * q), flow(dy, q, ZERO * q)
+            fz = flow_up(dz, q, work[_WAY + lane])
+            at = _SUMS + part
+            add_rows(work, at, fx, plus(outer(my, mz), twelfth(outer(dy, dz)), ONE))
+            at += np.uintp((w - 1) * w * wz) * _PARTS
+            add_pairs(work, at, mx, dx, outer(fy, mz), outer(fy, twelfth(dz)))
+            at += np.uintp((w - 1) * w * wz) * _PARTS
+            add_pairs(work, at, mx, dx, outer(my, fz), outer(twelfth(dy), fz))
 
 
-@njit(cache=True, error_model="numpy")
-def settle(first, last, cells, state, moved, columns):
-    """Give particles first..last their new cell and their place in it; cells wrap in x."""
-    for p in range(np.uintp(first), np.uintp(last)):
-        b = p - np.uintp(first)
-        for axis in range(2):
-            z = moved[axis, b]
-            cell = np.floor(z)
-            z -= cell
-            if z >= ONE:  # a tiny step down that rounding took back
-                z = ZERO * z
-                cell += ONE
-            state[axis, p] = z
-            cells[axis, p] += np.int32(cell)
-        if cells[0, p] < GUARD:
-            cells[0, p] += np.int32(columns)
-        elif cells[0, p] >= columns + GUARD:
-            cells[0, p] -= np.int32(columns)
+@njit(error_model="numpy", forceinline=True, fastmath={"contract", "reassoc"})
+def flush(work, at, current, component, k, j, i, planes, rows, columns):
+    """Add partial sums of one component to the grid from node (k, j, i), and clear them."""
+    for c in range(np.uintp(planes)):
+        for b in range(np.uintp(rows)):
+            for a in range(np.uintp(columns)):
+                total = work[at]
+                for part in range(_1, _PARTS):
+                    total += work[at + part]
+                current[component, k + c, j + b, i + a] += total
+                at += _PARTS
+    return at
 
 
-@njit(cache=True, error_model="numpy")
-def advance(count, cells, state, fields, current, half_kick, amount, step, columns, order):
-    """Push a species by one step and add its current, block by block."""
-    moved = np.empty((2, BLOCK), dtype=state.dtype)
-    first = 0
-    while first < count:
-        last = min(first + BLOCK, count)
-        push(first, last, cells, state, moved, fields, half_kick, step, order)
-        if amount != ZERO:
-            deposit(first, last, cells, state, moved, current, amount, step, order)
-        settle(first, last, cells, state, moved, columns)
-        first = last
+@njit(error_model="numpy", nogil=True)
+def flush_all(work, current, k, j, i, order, depth):
+    """Add the current of a cell's particles to the grid around (k, j, i)."""
+    w, wo, _, _ = reach(order)
+    wz, wzo, _, _ = reach(depth)
+    up = max(wz - 1, 1)  # in two dimensions: the current out of the plane
+    k, j, i = k + np.uintp(wzo), j + np.uintp(wo), i + np.uintp(wo)
+    at = flush(work, _SUMS, current, _0, k, j, i, wz, w, w - 1)
+    at = flush(work, at, current, _1, k, j, i, wz, w - 1, w)
+    at = flush(work, at, current, _2, k, j, i, up, w, w)
+    for n in range(_SUMS, at):
+        work[n] = ZERO
 
 
-@njit(cache=True, error_model="numpy")
-def leave(count, cells, state, rows, rows_below, out_cells, out_state):
-    """Take particles that left the slab's rows to the two outboxes and close the gaps.
+# ---------------------------------------------------------------- particles that leave their cell
 
-    out_cells (2, 2, room), out_state (2, columns of state, room): [0] down, [1] up. Returns
-    (remaining, gone down, gone up), or remaining -1 when an outbox is too small.
+
+@njit(error_model="numpy", forceinline=True)
+def spread(work, at, x, cell, order):
+    """Weights on six whole nodes, from -2 of the old cell, of a particle at x in cell -1, 0 or 1."""
+    for n in range(_6):
+        work[at + n] = ZERO
+    _, first, _, _ = reach(order)
+    put(work, at + np.uintp(2 + first + cell), whole(x, order))
+
+
+@njit(error_model="numpy", forceinline=True)
+def window(cell, order):
+    """First and last + 1 of the six nodes that count for a particle that goes to `cell`."""
+    nodes, first, _, _ = reach(order)
+    return np.uintp(2 + first + min(cell, 0)), np.uintp(2 + first + nodes + max(cell, 0))
+
+
+@njit(error_model="numpy", forceinline=True)
+def weight(work, axis, node):
+    """(mean, change) of a particle's weight of a node of its six."""
+    at = _WEIGHTS + axis * _6 + node
+    old, new = work[at], work[at + _3 * _6]
+    return HALF * (old + new), new - old
+
+
+@njit(error_model="numpy", nogil=True)
+def deposit_wide(work, current, k, j, i, mx, my, mz, amount, twelfth, way, order, depth):
+    """The current of one particle that leaves its cell: six nodes each way, as far as they count.
+
+    mx, my, mz: cells that it goes. twelfth: 1/12 in the precision of the data. way: along z, which
+    in two dimensions is current out of the plane.
     """
-    gone_down, gone_up = 0, 0
-    room = out_cells.shape[2]
-    quantities = state.shape[0]
-    p = 0
-    while p < count:
-        row = cells[1, p]
-        if row >= GUARD and row < rows + GUARD:
-            p += 1
+    left, right = window(mx, order)
+    low, high = window(my, order)
+    near, far = _0, _1
+    j, i = j - _2, i - _2
+    if len(depth):
+        near, far = window(mz, order)
+        k -= _2
+    for c in range(near, far):
+        sz, dz = weight(work, _2, c)
+        for b in range(low, high):
+            sy, dy = weight(work, _1, b)
+            factor = amount * (sy * sz + twelfth * dy * dz)
+            passed = ZERO * factor
+            for a in range(left, right - _1):
+                passed -= factor * weight(work, _0, a)[1]
+                current[_0, k + c, j + b, i + a] += passed
+        for a in range(left, right):
+            sx, dx = weight(work, _0, a)
+            factor = amount * (sx * sz + twelfth * dx * dz)
+            passed = ZERO * factor
+            for b in range(low, high - _1):
+                passed -= factor * weight(work, _1, b)[1]
+                current[_1, k + c, j + b, i + a] += passed
+    for b in range(low, high):
+        sy, dy = weight(work, _1, b)
+        for a in range(left, right):
+            sx, dx = weight(work, _0, a)
+            factor = amount * (sx * sy + twelfth * dx * dy)
+            if len(depth):
+                passed = ZERO * factor
+                for c in range(near, far - _1):
+                    passed -= factor * weight(work, _2, c)[1]
+                    current[_2, k + c, j + b, i + a] += passed
+            else:
+                current[_2, k, j + b, i + a] += factor * way
+
+
+@njit(error_model="numpy", forceinline=True)
+def stays(work, lane, depth):
+    """Whether a particle is still in its cell."""
+    x, y, z = work[_NEW + lane], work[_NEW + lane + _LANES], work[_NEW + lane + _2 * _LANES]
+    inside = (x >= ZERO) & (x < ONE) & (y >= ZERO) & (y < ONE)
+    return inside & ((len(depth) == 0) | ((z >= ZERO) & (z < ONE)))
+
+
+@njit(error_model="numpy", forceinline=True)
+def place(x):
+    """(cells moved, place in the cell) of a coordinate; never 1, to which a tiny step may round."""
+    cell = np.floor(x)
+    inside = x - cell
+    if inside >= ONE:
+        return np.int64(cell) + 1, ZERO * inside
+    return np.int64(cell), inside
+
+
+@njit(error_model="numpy", forceinline=True)
+def around(n, size):
+    """n in a periodic direction."""
+    return n + size if n < 0 else (n - size if n >= size else n)
+
+
+@njit(error_model="numpy", forceinline=True)
+def slow_enough(work, lane, depth):
+    """Whether a particle has come to a neighbouring cell at most; not so if it is not a number."""
+    x, y, z = work[_NEW + lane], work[_NEW + lane + _LANES], work[_NEW + lane + _2 * _LANES]
+    near = (x >= -ONE) & (x < TWO) & (y >= -ONE) & (y < TWO)
+    return near & ((len(depth) == 0) | ((z >= -ONE) & (z < TWO)))
+
+
+@njit(error_model="numpy", nogil=True)
+def cross(work, lane, current, k, j, i, amount, twelfth, order, depth):
+    """Deposit a particle that leaves its cell; leaves its place in the new cell in `work`.
+
+    Returns the cells that it goes along x, y, z.
+    """
+    at = _NEW + lane
+    mx, x = place(work[at])
+    my, y = place(work[at + _LANES])
+    mz, z = 0, work[at + _2 * _LANES]
+    spread(work, _WEIGHTS, work[_OLD + lane], 0, order)
+    spread(work, _WEIGHTS + _6, work[_OLD + lane + _LANES], 0, order)
+    spread(work, _WEIGHTS + _3 * _6, x, mx, order)
+    spread(work, _WEIGHTS + _4 * _6, y, my, order)
+    if len(depth):
+        mz, z = place(z)
+        spread(work, _WEIGHTS + _2 * _6, work[_OLD + lane + _2 * _LANES], 0, order)
+        spread(work, _WEIGHTS + _5 * _6, z, mz, order)
+    deposit_wide(
+        work, current, k, j, i, mx, my, mz, amount, twelfth, work[_WAY + lane], order, depth
+    )
+    work[at], work[at + _LANES], work[at + _2 * _LANES] = x, y, z
+    return mx, my, mz
+
+
+@njit(error_model="numpy", forceinline=True)
+def target(x, y, z, grid):
+    """(which box of movers, cell of the receiver) for cell x, y, z of a slab, or one beyond."""
+    planes, rows, columns, rows_below, rows_above = grid
+    side, height = WITHIN, rows
+    if y < 0:
+        side, height, y = DOWN, rows_below, rows_below - 1
+    elif y >= rows:
+        side, height, y = UP, rows_above, 0
+    return side, (around(z, planes) * height + y) * columns + around(x, columns)
+
+
+@njit(error_model="numpy", nogil=True)
+def settle(block, base, work, depth):
+    """Give a block its places at n + 1; x of those that left is negative."""
+    for lane in range(_LANES):
+        block[base + lane] = work[_NEW + lane]
+        block[base + lane + _Y] = work[_NEW + lane + _LANES]
+        if len(depth):
+            block[base + lane + _Z] = work[_NEW + lane + _2 * _LANES]
+
+
+@njit(error_model="numpy", nogil=True)
+def close_gaps(block, start, n, width):
+    """Fill the gaps of those that left (x < 0) from the end of the cell; returns how many stay."""
+    low, high = _0, np.uintp(n)
+    size = np.uintp(width) * _LANES
+    while True:
+        while low < high and block[start + (low // _LANES) * size + low % _LANES] >= ZERO:
+            low += _1
+        if low >= high:
+            return low
+        high -= _1
+        of = start + (high // _LANES) * size + high % _LANES
+        if block[of] >= ZERO:
+            to = start + (low // _LANES) * size + low % _LANES
+            for q in range(np.uintp(width)):
+                block[to + q * _LANES] = block[of + q * _LANES]
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def advance(
+    block, first, count, width, fields, current, grid, targets, numbers, gone, half_kick, amount,
+    step, keep, order, depth, pusher,
+):  # fmt: skip
+    """Push one species of a slab by one step and add its current.
+
+    block, first, count: see above. grid: (planes, rows, columns, rows of the slab below, of the slab
+    above). targets (3, room), numbers (3, room, width), gone (3,): the movers for this slab, the one
+    below, the one above: cells, rows of a block, how many. half_kick: q/m / 2 [e/m_e]. amount:
+    charge of a macro-particle in units of the current. step: c dt [cells]. keep: note u(n - 1/2) in
+    the last three rows. order, depth: shape along x, y and along z; pusher: () Boris, (0,)
+    Higuera-Cary. Returns 0, TOO_FAST or TOO_MANY.
+    """
+    planes, rows, columns = np.uintp(grid[0]), np.uintp(grid[1]), np.uintp(grid[2])
+    tile, work = np.zeros(6 * TILE, block.dtype), np.zeros(WORK, block.dtype)
+    work[WEIGHTS + 12] = work[WEIGHTS + 30] = ONE  # of the one plane of two dimensions
+    size, along = np.uintp(width) * _LANES, amount / step
+    twelfth = (ZERO * amount + ONE) / np.float32(12)
+    under = _GUARD if len(depth) else _0
+    for c in range(planes * rows * columns):
+        n = np.uintp(count[c])
+        if n == 0:
             continue
-        if row < GUARD:
-            side, place, shift = 0, gone_down, rows_below
-            gone_down += 1
-        else:
-            side, place, shift = 1, gone_up, -rows
-            gone_up += 1
-        if place >= room:
-            return -1, gone_down, gone_up
-        out_cells[side, 0, place] = cells[0, p]
-        out_cells[side, 1, place] = np.int32(row + shift)
-        count -= 1
-        for q in range(quantities):
-            out_state[side, q, place] = state[q, p]
-            state[q, p] = state[q, count]
-        cells[0, p] = cells[0, count]
-        cells[1, p] = cells[1, count]
-    return count, gone_down, gone_up
-
-
-@njit(cache=True, error_model="numpy")
-def half_step_b(fields, half_step):
-    """B forward by dt/2 from curl E, everywhere but in the last row and column.
-
-    Guards too: from equal E a guard takes the very steps of the cell that it mirrors, so that B
-    needs no exchange.
-    """
-    ex, ey, ez, bx, by, bz = fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]
-    rows, columns = np.uintp(ex.shape[0] - 1), np.uintp(ex.shape[1] - 1)
-    for j in range(rows):
-        k = j + _1
-        for i in range(columns):
-            o = i + _1
-            bx[j, i] -= half_step * (ez[k, i] - ez[j, i])
-            by[j, i] += half_step * (ez[j, o] - ez[j, i])
-            bz[j, i] -= half_step * ((ey[j, o] - ey[j, i]) - (ex[k, i] - ex[j, i]))
-
-
-@njit(cache=True, error_model="numpy")
-def step_e(fields, current, step):
-    """E forward by dt from curl B and the current at mid-step, in the slab's own cells."""
-    ex, ey, ez, bx, by, bz = fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]
-    jx, jy, jz = current[0], current[1], current[2]
-    guard = np.uintp(GUARD)
-    rows, columns = np.uintp(ex.shape[0]) - guard, np.uintp(ex.shape[1]) - guard
-    for j in range(guard, rows):
-        k = j - _1
-        for i in range(guard, columns):
-            o = i - _1
-            ex[j, i] += step * (bz[j, i] - bz[k, i]) - jx[j, i]
-            ey[j, i] += step * (bz[j, o] - bz[j, i]) - jy[j, i]
-            ez[j, i] += step * ((by[j, i] - by[j, o]) - (bx[j, i] - bx[k, i])) - jz[j, i]
-
-
-@njit(cache=True, error_model="numpy")
-def fold_columns(current, columns):
-    """Add what was deposited beyond the x edges to the columns that it belongs to."""
-    guard = np.uintp(GUARD)
-    n = np.uintp(columns)
-    for c in range(current.shape[0]):
-        j = current[c]
-        for r in range(np.uintp(j.shape[0])):
-            for g in range(guard):
-                j[r, g + n] += j[r, g]
-            for g in range(guard):
-                j[r, g + guard] += j[r, g + guard + n]
-
-
-@njit(cache=True, error_model="numpy")
-def pack(count, cells, state, first_row, mass, previous, out_cells, out_floats):
-    """Copy a species as openPMD numbers: cells (2, n) int32; x, y, p(, p before) float32.
-
-    Momenta are u m/m_e: of a macro-particle in units of w m_e c. previous: 0 or 1.
-    """
-    below_one = np.float32(0.99999994)  # the rounding to float32 must not leave the cell
-    mass64 = np.float64(mass)
-    for p in range(np.uintp(count)):
-        out_cells[0, p] = cells[0, p] - np.int32(GUARD)
-        out_cells[1, p] = cells[1, p] + np.int32(first_row - GUARD)
-        out_floats[0, p] = min(np.float32(state[0, p]), below_one)
-        out_floats[1, p] = min(np.float32(state[1, p]), below_one)
-        for q in range(2, 5 + 3 * previous):
-            out_floats[q, p] = np.float32(state[q, p] * mass64)
+        z, rest = c // (rows * columns), c % (rows * columns)
+        y, x = rest // columns, rest % columns
+        k, j, i = z + under, y + _GUARD, x + _GUARD
+        take_fields(tile, fields, k, j, i, order, depth)
+        start = np.uintp(first[c]) * size
+        left = False
+        for b in range((n + _LANES - _1) // _LANES):
+            base = start + b * size
+            alive = min(n - b * _LANES, _LANES)
+            if keep:
+                for lane in range(_3 * _LANES):
+                    block[base + size - _3 * _LANES + lane] = block[base + _UX + lane]
+            push(block, base, tile, work, half_kick, step, order, depth, pusher)
+            deposit(work, alive, along, order, depth)
+            for lane in range(alive):
+                if stays(work, lane, depth):
+                    continue
+                if not slow_enough(work, lane, depth):
+                    return TOO_FAST
+                mx, my, mz = cross(
+                    work, lane, current, k, j, i, along, twelfth, order, depth
+                )
+                side, cell = target(np.int64(x) + mx, np.int64(y) + my, np.int64(z) + mz, grid)
+                m = gone[side]
+                if m >= targets.shape[1]:
+                    return TOO_MANY
+                gone[side] = m + 1
+                targets[side, m] = cell
+                for q in range(np.uintp(width)):
+                    numbers[side, m, q] = block[base + lane + q * _LANES]
+                numbers[side, m, 0] = work[_NEW + lane]
+                numbers[side, m, 1] = work[_NEW + lane + _LANES]
+                if len(depth):
+                    numbers[side, m, 5] = work[_NEW + lane + _2 * _LANES]
+                work[_NEW + lane] = -ONE
+                left = True
+            settle(block, base, work, depth)
+        flush_all(work, current, k, j, i, order, depth)
+        if left:
+            count[c] = close_gaps(block, start, n, width)
+    return 0

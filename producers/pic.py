@@ -1,4 +1,4 @@
-"""Electromagnetic particle-in-cell, two dimensions in space and three in velocity.
+"""Electromagnetic particle-in-cell, two or three dimensions in space and three in velocity.
 
 One step, in PIConGPU's order, each line with the time at which it leaves its quantity:
 
@@ -10,9 +10,9 @@ One step, in PIConGPU's order, each line with the time at which it leaves its qu
     half step of B           B(n + 1)
 
 The grid is cut into slabs along y, one per rank. A rank touches only its own slab, except that it
-reads its two neighbours' J guards and outboxes (`meet`) and their outermost E rows (`finish`);
-before each of these two the neighbours must have come as far. So the ranks may run in one thread or
-each in its own process over shared memory, and give the same bits.
+reads its two neighbours' J guards and boxes of movers (`meet`) and their outermost E rows
+(`finish`); before each of these two the neighbours must have come as far. So the ranks may run in
+one thread, each in a thread or each in its own process over shared memory, and give the same bits.
 
 Units as in `producers.kernels`: c dt, dt, m_e c / (e dt); u = gamma beta.
 """
@@ -20,13 +20,15 @@ Units as in `producers.kernels`: c dt, dt, m_e c / (e dt); u = gamma beta.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from producers import kernels
-from producers.kernels import GUARD
+from producers import cells, fields, kernels
+from producers.kernels import DOWN, GUARD, TOO_FAST, UP, WITHIN
+from producers.splines import LANES
 from workflow.errors import ConfigError, DataError
 from workflow.types import Array
 
@@ -35,14 +37,27 @@ Allocate = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
 
 
 class Shape(enum.Enum):
-    """The particle shape: cloud-in-cell, or triangular-shaped cloud (PIConGPU's default)."""
+    """The particle shape: cloud-in-cell, triangular (PIConGPU's default), piecewise cubic."""
 
     CIC = "cic"
     TSC = "tsc"
+    PCS = "pcs"
 
     @property
     def order(self) -> int:
-        return {Shape.CIC: 1, Shape.TSC: 2}[self]
+        return {Shape.CIC: 1, Shape.TSC: 2, Shape.PCS: 3}[self]
+
+
+class Pusher(enum.Enum):
+    """How u turns around B: Boris (PIConGPU's default), or Higuera-Cary, exact for E x B drifts."""
+
+    BORIS = "boris"
+    HIGUERA_CARY = "higuera-cary"
+
+    @property
+    def code(self) -> tuple[int, ...]:
+        """As `producers.kernels` wants it."""
+        return {Pusher.BORIS: (), Pusher.HIGUERA_CARY: (0,)}[self]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +73,7 @@ class Species:
 class Plasma:
     """What a run is made of; fixes all coefficients of the step."""
 
-    grid: tuple[int, int]  # cells x, y; periodic
+    grid: tuple[int, ...]  # cells x, y(, z); periodic
     step: float  # c dt [cells]
     omega_dt: float  # omega_p dt of electrons at the density that `per_cell` particles make
     per_cell: int  # macro-particles per cell at that density
@@ -66,22 +81,44 @@ class Plasma:
     shape: Shape
     dtype: np.dtype[np.generic]
     ranks: int
+    pusher: Pusher = Pusher.BORIS
     keep_previous: bool = False
 
     def __post_init__(self) -> None:
-        nx, ny = self.grid
-        if nx < MIN_ROWS:
-            raise ConfigError(f"grid: wanted at least {MIN_ROWS} cells in x, got {nx}.")
+        if len(self.grid) not in (2, 3):
+            raise ConfigError(f"grid: wanted cells x, y or x, y, z, got {len(self.grid)} numbers.")
+        for axis, n in zip("xz", (self.grid[0], *self.grid[2:]), strict=False):
+            if n < MIN_ROWS:
+                raise ConfigError(f"grid: wanted at least {MIN_ROWS} cells in {axis}, got {n}.")
+        ny = self.grid[1]
         if not 1 <= self.ranks <= ny // MIN_ROWS:
             raise ConfigError(
                 f"ranks: wanted 1 to {ny // MIN_ROWS} for {ny} cells in y, got {self.ranks}. "
                 f"Each rank needs {MIN_ROWS} rows: use fewer ranks or a taller grid."
             )
-        if not 0 < self.step < 0.5**0.5:
+        limit = len(self.grid) ** -0.5
+        if not 0 < self.step < limit:
             raise ConfigError(
-                f"c dt / cell: wanted more than 0 and less than {0.5**0.5:.3f} (Courant limit in "
-                f"two dimensions), got {self.step:.3f}. Use a shorter dt_s or a larger cell_m."
+                f"c dt / cell: wanted more than 0 and less than {limit:.3f} (Courant limit in "
+                f"{len(self.grid)} dimensions), got {self.step:.3f}. Use a shorter dt_s or a larger "
+                "cell_m."
             )
+
+    @property
+    def planes(self) -> int:
+        """Cells in z; 1 in two dimensions."""
+        return math.prod(self.grid[2:])
+
+    @property
+    def width(self) -> int:
+        """Numbers per particle: places, u, and u one step before where it is kept."""
+        return len(self.grid) + 3 + 3 * self.keep_previous
+
+    @property
+    def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape along x and y, and along z, as `producers.kernels` wants it."""
+        order = (0,) * self.shape.order
+        return order, order if len(self.grid) == 3 else ()
 
     def rows(self, rank: int) -> range:
         """The rows of the grid that a rank owns."""
@@ -95,14 +132,28 @@ class Plasma:
 
 @dataclass(frozen=True, kw_only=True)
 class Particles:
-    """The particles of one species in one slab; the first `count[0]` entries are alive."""
+    """The particles of one species in one slab, as in `producers.kernels`."""
 
-    cells: Array  # (2, capacity) int32: column, row of the padded arrays
-    state: Array  # (5 or 8, capacity): x, y in the cell, u(, u one step before)
-    count: Array  # (1,) int64
-    out_cells: Array  # (2, 2, room) int32: on their way down, up; cells are the receiver's
-    out_state: Array  # (2, 5 or 8, room)
-    gone: Array  # (2,) int64: how many are on their way down, up
+    blocks: Array  # (2, size): two stores, of which one is in use
+    first: Array  # (2, cells + 1) int64
+    used: Array  # (1,) int64: which store
+    count: Array  # (cells,) int32
+    incoming: Array  # (cells,) int32: movers to each cell, while they are put in
+    targets: Array  # (3, room) int32: movers WITHIN, DOWN, UP, by the receiver's cell
+    numbers: Array  # (3, room, width)
+    gone: Array  # (3,) int64: how many
+
+    @property
+    def block(self) -> Array:
+        return self.blocks[self.used[0]]
+
+    @property
+    def starts(self) -> Array:
+        """First block of every cell, and the end."""
+        return self.first[self.used[0]]
+
+    def __len__(self) -> int:
+        return int(self.count.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,17 +162,24 @@ class Slab:
 
     plasma: Plasma
     rank: int
-    fields: Array  # (6, rows + 2 GUARD, columns + 2 GUARD): E, B x, y, z
-    current: Array  # (3, ..., ...)
+    fields: Array  # (6, z, y, x) with guards: E, B x, y, z
+    current: Array  # (3, z, y, x) with guards
     particles: tuple[Particles, ...]  # in the order of plasma.species
     rows: range = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", self.plasma.rows(self.rank))
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Own cells z, y, x."""
+        return self.plasma.planes, len(self.rows), self.plasma.grid[0]
+
     def inside(self, array: Array) -> Array:
-        """The slab's own cells of a padded array, (..., rows, columns)."""
-        return array[..., GUARD:-GUARD, GUARD:-GUARD]
+        """The slab's own cells of a padded array: (..., y, x), in three dimensions (..., z, y, x)."""
+        if len(self.plasma.grid) == 2:
+            return array[..., 0, GUARD:-GUARD, GUARD:-GUARD]
+        return array[..., GUARD:-GUARD, GUARD:-GUARD, GUARD:-GUARD]
 
 
 def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, ...]:
@@ -130,16 +188,13 @@ def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, 
     Room for particles is four times an even share, or the whole box: memory that is never touched
     is never committed.
     """
-    nx = plasma.grid[0]
-    quantities = 8 if plasma.keep_previous else 5
-    small, number = np.dtype(np.int32), np.dtype(np.int64)
+    nx, ny = plasma.grid[:2]
+    deep = len(plasma.grid) == 3
     slabs = []
     for rank in range(plasma.ranks):
         rows = len(plasma.rows(rank))
-        share = -(-particles * rows // plasma.grid[1])
-        capacity = min(particles, 4 * share + 1024) + 1
-        room = min(particles, 2 * share + 1024) + 1
-        padded = (rows + 2 * GUARD, nx + 2 * GUARD)
+        share = -(-particles * rows // ny)
+        padded = (plasma.planes + 2 * GUARD * deep, rows + 2 * GUARD, nx + 2 * GUARD)
         slabs.append(
             Slab(
                 plasma=plasma,
@@ -147,14 +202,7 @@ def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, 
                 fields=zeros((6, *padded), plasma.dtype),
                 current=zeros((3, *padded), plasma.dtype),
                 particles=tuple(
-                    Particles(
-                        cells=zeros((2, capacity), small),
-                        state=zeros((quantities, capacity), plasma.dtype),
-                        count=zeros((1,), number),
-                        out_cells=zeros((2, 2, room), small),
-                        out_state=zeros((2, quantities, room), plasma.dtype),
-                        gone=zeros((2,), number),
-                    )
+                    _room(plasma, plasma.planes * rows * nx, particles, share, zeros)
                     for _ in plasma.species
                 ),
             )
@@ -162,113 +210,153 @@ def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, 
     return tuple(slabs)
 
 
-def place(slab: Slab, index: int, cells: Array, state: Array) -> None:
+def _room(plasma: Plasma, grid: int, particles: int, share: int, zeros: Allocate) -> Particles:
+    """Room for one species in a slab of `grid` cells."""
+    small, number = np.dtype(np.int32), np.dtype(np.int64)
+    capacity = min(particles, 4 * share + 1024)
+    # cells.roomy, summed over cells: most when all hold the same
+    blocks = math.ceil((capacity + 4.0 * math.sqrt(capacity * grid)) / LANES) + 3 * grid
+    room = min(particles, 2 * share + 1024) + 1
+    mine = Particles(
+        blocks=zeros((2, blocks * plasma.width * LANES), plasma.dtype),
+        first=zeros((2, grid + 1), number),
+        used=zeros((1,), number),
+        count=zeros((grid,), small),
+        incoming=zeros((grid,), small),
+        targets=zeros((3, room), small),
+        numbers=zeros((3, room, plasma.width), plasma.dtype),
+        gone=zeros((3,), number),
+    )
+    cells.lay_out(mine.starts, np.full(grid, min(plasma.per_cell, capacity // grid), np.int32), mine.count)
+    return mine
+
+
+def place(slab: Slab, index: int, at: Array, inside: Array, u: Array) -> None:
     """Put particles of species `index` into a slab.
 
-    cells (2, n): column and row of the whole grid, all in this slab. state (5, n): x, y in the
-    cell [0, 1), ux, uy, uz at half a step before the start (PIConGPU: as at the start).
+    at (d, n): cells x, y(, z) of the whole grid, all in this slab. inside (d, n): places in the
+    cell, [0, 1). u (3, n): half a step before the start (PIConGPU: as at the start).
     """
-    particles = slab.particles[index]
-    n, before = cells.shape[1], int(particles.count[0])
-    if before + n > particles.cells.shape[1]:
-        raise DataError(
-            f"{slab.plasma.species[index].name}: rank {slab.rank} has room for "
-            f"{particles.cells.shape[1]} particles, got {before + n}."
-        )
-    new = slice(before, before + n)
-    particles.cells[0, new] = cells[0] + GUARD
-    particles.cells[1, new] = cells[1] - slab.rows.start + GUARD
-    particles.state[:5, new] = state
-    particles.state[5:, new] = state[2:5] if slab.plasma.keep_previous else 0
-    particles.count[0] = before + n
+    plasma = slab.plasma
+    x, y = at[0], at[1] - slab.rows.start
+    z = at[2] if len(plasma.grid) == 3 else 0
+    targets = ((z * len(slab.rows) + y) * plasma.grid[0] + x).astype(np.int32)
+    before = (u,) if plasma.keep_previous else ()
+    numbers = np.concatenate([inside[:2], u, inside[2:], *before]).astype(plasma.dtype).T
+    _put(slab, index, [(targets, np.ascontiguousarray(numbers), targets.size)])
+
+
+def _put(slab: Slab, index: int, movers: Sequence[tuple[Array, Array, int]]) -> None:
+    """Put movers (cells, numbers, how many) into their cells; makes room where there is none."""
+    mine, width = slab.particles[index], slab.plasma.width
+    for targets, _, n in movers:
+        cells.expect(mine.incoming, targets, n, 1)
+    if not all(cells.fits(mine.starts, mine.count, mine.incoming, t, n) for t, _, n in movers):
+        _move_over(slab, index)
+    for targets, numbers, n in movers:
+        cells.insert(mine.block, mine.starts, mine.count, width, targets, numbers, n)
+        cells.expect(mine.incoming, targets, n, 0)
+
+
+def _move_over(slab: Slab, index: int) -> None:
+    """Move a species to its other store, laid out for what there is and what comes in."""
+    mine, width = slab.particles[index], slab.plasma.width
+    other = 1 - int(mine.used[0])
+    wanted = cells.lay_out(mine.first[other], mine.count, mine.incoming)
+    room = mine.blocks.shape[1] // (width * LANES)
+    if wanted > room:
+        raise DataError(_crowded(slab, index, "slab", room * LANES))
+    cells.move_over(
+        mine.block, mine.starts, mine.count, width, mine.blocks[other], mine.first[other]
+    )
+    mine.used[0] = other
+
+
+def _crowded(slab: Slab, index: int, what: str, room: int) -> str:
+    return (
+        f"{slab.plasma.species[index].name}: the {what} of rank {slab.rank} is full: wanted at most "
+        f"{room} particles. The plasma piles up there, which a sound run does not do: check dt_s "
+        "and cell_m, or use fewer ranks."
+    )
 
 
 def advance(slab: Slab, *, keep: bool = False) -> None:
     """First part of a step: everything that needs no neighbour. `keep`: note u(n - 1/2)."""
     plasma = slab.plasma
     scalar = plasma.dtype.type
-    step = scalar(plasma.step)
     slab.current.fill(0)
-    below, _ = plasma.neighbours(slab.rank)
-    for species, mine in zip(plasma.species, slab.particles, strict=True):
-        if keep and plasma.keep_previous:
-            n = int(mine.count[0])
-            mine.state[5:8, :n] = mine.state[2:5, :n]
-        kernels.advance(
-            mine.count[0],
-            mine.cells,
-            mine.state,
+    grid = (*slab.shape, *(len(plasma.rows(r)) for r in plasma.neighbours(slab.rank)))
+    for index, (species, mine) in enumerate(zip(plasma.species, slab.particles, strict=True)):
+        mine.gone[:] = 0
+        error = kernels.advance(
+            mine.block,
+            mine.starts,
+            mine.count,
+            plasma.width,
             slab.fields,
             slab.current,
+            grid,
+            mine.targets,
+            mine.numbers,
+            mine.gone,
             scalar(0.5 * species.charge / species.mass),
             scalar(species.charge * plasma.omega_dt**2 / plasma.per_cell),
-            step,
-            plasma.grid[0],
-            plasma.shape.order,
+            scalar(plasma.step),
+            keep and plasma.keep_previous,
+            *plasma.order,
+            plasma.pusher.code,
         )
-        remaining, *gone = kernels.leave(
-            mine.count[0],
-            mine.cells,
-            mine.state,
-            len(slab.rows),
-            len(plasma.rows(below)),
-            mine.out_cells,
-            mine.out_state,
-        )
-        if remaining < 0:
-            raise DataError(_crowded(slab, species, "outbox", mine.out_cells.shape[2]))
-        mine.count[0] = remaining
-        mine.gone[:] = gone
-    kernels.fold_columns(slab.current, plasma.grid[0])
-    kernels.half_step_b(slab.fields, scalar(0.5 * plasma.step))
+        if error == TOO_FAST:
+            raise DataError(
+                f"{species.name}: a particle of rank {slab.rank} wanted to pass more than one cell "
+                "in a step, or is not a number any more. The run has become unstable: use a shorter "
+                "dt_s, a smaller cell_m or more particles_per_cell."
+            )
+        if error:
+            raise DataError(_crowded(slab, index, "box of movers", mine.targets.shape[1]))
+    _fold(slab)
+    fields.half_step_b(slab.fields, scalar(0.5 * plasma.step), int(len(plasma.grid) == 3))
+
+
+def _fold(slab: Slab) -> None:
+    """Add what was deposited beyond the edges in x and z to the cells that it belongs to."""
+    axes = (-1, -3) if len(slab.plasma.grid) == 3 else (-1,)
+    for axis in axes:
+        j = np.moveaxis(slab.current, axis, 0)
+        j[-2 * GUARD : -GUARD] += j[:GUARD]
+        j[GUARD : 2 * GUARD] += j[-GUARD:]
 
 
 def meet(slab: Slab, slabs: Sequence[Slab]) -> None:
-    """Second part: take over the neighbours' current and particles, then step E."""
+    """Second part: take over the neighbours' current and movers, then step E."""
     below, above = (slabs[r] for r in slab.plasma.neighbours(slab.rank))
-    columns = slice(GUARD, -GUARD)
-    slab.current[:, GUARD : 2 * GUARD, columns] += below.current[:, -GUARD:, columns]
-    slab.current[:, -2 * GUARD : -GUARD, columns] += above.current[:, :GUARD, columns]
+    slab.current[..., GUARD : 2 * GUARD, :] += below.current[..., -GUARD:, :]
+    slab.current[..., -2 * GUARD : -GUARD, :] += above.current[..., :GUARD, :]
     for index, mine in enumerate(slab.particles):
-        for other, side in ((below.particles[index], 1), (above.particles[index], 0)):
-            _take(slab, index, mine, other, side)
-    kernels.step_e(slab.fields, slab.current, slab.plasma.dtype.type(slab.plasma.step))
-
-
-def _take(slab: Slab, index: int, mine: Particles, other: Particles, side: int) -> None:
-    """Empty a neighbour's outbox into the slab."""
-    n, before = int(other.gone[side]), int(mine.count[0])
-    if before + n > mine.cells.shape[1]:
-        species = slab.plasma.species[index]
-        raise DataError(_crowded(slab, species, "slab", mine.cells.shape[1]))
-    mine.cells[:, before : before + n] = other.out_cells[side, :, :n]
-    mine.state[:, before : before + n] = other.out_state[side, :, :n]
-    mine.count[0] = before + n
-
-
-def _crowded(slab: Slab, species: Species, what: str, room: int) -> str:
-    return (
-        f"{species.name}: the {what} of rank {slab.rank} is full: wanted at most {room} particles. "
-        "The plasma piles up there, which a sound run does not do: check dt_s and cell_m, or use "
-        "fewer ranks."
-    )
+        sources = (mine, WITHIN), (below.particles[index], UP), (above.particles[index], DOWN)
+        _put(slab, index, [(s.targets[w], s.numbers[w], int(s.gone[w])) for s, w in sources])
+    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
+    fields.step_e(slab.fields, slab.current, scalar(slab.plasma.step), int(deep))
 
 
 def finish(slab: Slab, slabs: Sequence[Slab]) -> None:
     """Third part: mirror E into the guards, then the second half step of B."""
     mirror(slab, slabs, 0, 3)
-    kernels.half_step_b(slab.fields, slab.plasma.dtype.type(0.5 * slab.plasma.step))
+    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
+    fields.half_step_b(slab.fields, scalar(0.5 * slab.plasma.step), int(deep))
 
 
 def mirror(slab: Slab, slabs: Sequence[Slab], first: int, last: int) -> None:
-    """Fill the guards of field components first..last from the neighbours and around x."""
+    """Fill the guards of field components first..last from the neighbours and around x and z."""
     below, above = (slabs[r] for r in slab.plasma.neighbours(slab.rank))
-    columns = slice(GUARD, -GUARD)
     mine = slab.fields[first:last]
-    mine[:, :GUARD, columns] = below.fields[first:last, -2 * GUARD : -GUARD, columns]
-    mine[:, -GUARD:, columns] = above.fields[first:last, GUARD : 2 * GUARD, columns]
-    mine[:, :, :GUARD] = mine[:, :, -2 * GUARD : -GUARD]
-    mine[:, :, -GUARD:] = mine[:, :, GUARD : 2 * GUARD]
+    mine[..., :GUARD, :] = below.fields[first:last, :, -2 * GUARD : -GUARD]
+    mine[..., -GUARD:, :] = above.fields[first:last, :, GUARD : 2 * GUARD]
+    axes = (-1, -3) if len(slab.plasma.grid) == 3 else (-1,)
+    for axis in axes:
+        f = np.moveaxis(mine, axis, 0)
+        f[:GUARD] = f[-2 * GUARD : -GUARD]
+        f[-GUARD:] = f[GUARD : 2 * GUARD]
 
 
 def step(slabs: Sequence[Slab], *, keep: bool = False) -> None:
@@ -279,6 +367,21 @@ def step(slabs: Sequence[Slab], *, keep: bool = False) -> None:
         meet(slab, slabs)
     for slab in slabs:
         finish(slab, slabs)
+
+
+def read(slab: Slab, index: int) -> tuple[Array, Array, Array]:
+    """Particles of species `index`, cell by cell.
+
+    Cells x, y(, z) of the whole grid (d, n) int64, places in them (d, n), u (3 or 6, n: and one step
+    before).
+    """
+    mine, plasma = slab.particles[index], slab.plasma
+    n, deep = len(mine), len(plasma.grid) - 2
+    numbers, flat = np.empty((plasma.width, n), plasma.dtype), np.empty(n, np.int64)
+    cells.read(mine.block, mine.starts, mine.count, plasma.width, flat, numbers)
+    z, y, x = np.unravel_index(flat, slab.shape)
+    at = np.stack([x, y + slab.rows.start, z][: 2 + deep])
+    return at, np.concatenate([numbers[:2], numbers[5 : 5 + deep]]), np.delete(numbers, [0, 1, 5][: 2 + deep], 0)
 
 
 def private_zeros(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
