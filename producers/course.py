@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from producers import pic, ranks, shear, units
-from producers.kernels import pack
+from producers.kernels import GUARD, pack
+from producers.radiation import FarField
 from producers.ranks import Signal
 from producers.shear import Start
 from workflow.types import Array, Box, Frame, Hosting, Series
@@ -87,16 +88,20 @@ class Slot:
     floats: tuple[Array, ...]  # per species (5 or 8, capacity) float32: x, y, p(, p before)
     counts: Array  # (species,) int64
     fields: Array  # (6, rows, columns) float32
+    amplitude: Array  # (3, directions, frequencies) complex128; (3, 0, 0) without radiation
 
     @classmethod
-    def beside(cls, slab: pic.Slab, zeros: pic.Allocate) -> Slot:
-        """Room for the output of a slab."""
+    def beside(
+        cls, slab: pic.Slab, zeros: pic.Allocate, detectors: tuple[int, int] = (0, 0)
+    ) -> Slot:
+        """Room for the output of a slab, and of so many directions and frequencies."""
         single, small = np.dtype(np.float32), np.dtype(np.int32)
         return cls(
             cells=tuple(zeros(p.cells.shape, small) for p in slab.particles),
             floats=tuple(zeros(p.state.shape, single) for p in slab.particles),
             counts=zeros((len(slab.particles),), np.dtype(np.int64)),
             fields=zeros(slab.inside(slab.fields).shape, single),
+            amplitude=zeros((3, *detectors), np.dtype(np.complex128)),
         )
 
     def fill(self, slab: pic.Slab) -> None:
@@ -117,6 +122,27 @@ class Slot:
             )
         self.fields[...] = slab.inside(slab.fields)
 
+    def observe(self, far_field: FarField, charge: float) -> None:
+        """Copy what was radiated since the last time, by particles of such a charge."""
+        self.amplitude[...] = charge * np.moveaxis(far_field.amplitude(), -1, 0)
+        far_field.reset()
+
+
+# ---------------------------------------------------------------- radiation
+
+
+def radiate(far_field: FarField, slab: pic.Slab, weighting: float, step: int) -> None:
+    """Take in what a slab's electrons radiated in the step that has just led to `step`.
+
+    Needs u before that step: `pic.advance(slab, keep=True)`.
+    """
+    electrons = slab.particles[ELECTRON]
+    alive = slice(int(electrons.count[0]))
+    corner = np.array([[0.0], [slab.rows.start]]) - GUARD
+    position = electrons.cells[:, alive] + electrons.state[:2, alive] + corner  # (2, n) [cells]
+    far_field.add(position, electrons.state[5:8, alive], electrons.state[2:5, alive],
+                  weighting, step)  # fmt: skip
+
 
 # ---------------------------------------------------------------- the run
 
@@ -129,23 +155,30 @@ def program(
     rank: int,
 ) -> Iterator[Signal]:
     """What one rank does; yields where it needs the other ranks."""
-    slab, outputs = slabs[rank], config.outputs
+    slab, outputs, far_field = slabs[rank], config.outputs, config.far_field()
+    weighting = config.system.weighting
     fill(config, seed, slab)
     for step in range(outputs[-1] + 1):
         if step in outputs:
             yield Signal.CLAIM
-            slots[rank][outputs.index(step) % ranks.SLOTS].fill(slab)
+            slot = slots[rank][outputs.index(step) % ranks.SLOTS]
+            slot.fill(slab)
+            if far_field is not None:
+                slot.observe(far_field, slab.plasma.species[ELECTRON].charge / weighting)
             yield Signal.SHOW
         if step == outputs[-1]:
             return
-        pic.advance(slab, keep=step + 1 in outputs)
+        radiates = config.radiates(step + 1)
+        pic.advance(slab, keep=radiates or step + 1 in outputs)
         yield Signal.MEET
         pic.meet(slab, slabs)
         yield Signal.MEET
         pic.finish(slab, slabs)
+        if far_field is not None and radiates:
+            radiate(far_field, slab, weighting, step + 1)
 
 
-def warm_up(dtype: np.dtype[np.generic]) -> None:
+def warm_up(dtype: np.dtype[np.generic], far_field: FarField | None = None) -> None:
     """Compile the kernels for float32 or float64 data, or load them from numba's cache."""
     began = time.monotonic()
     plasma = pic.Plasma(
@@ -157,11 +190,15 @@ def warm_up(dtype: np.dtype[np.generic]) -> None:
         shape=pic.Shape.TSC,
         dtype=dtype,
         ranks=1,
+        keep_previous=True,
     )
     slabs = pic.allocate(plasma, particles=1, zeros=pic.private_zeros)
     pic.place(slabs[0], 0, np.zeros((2, 1), np.int32), np.zeros((5, 1)))
     pic.step(slabs)
     Slot.beside(slabs[0], pic.private_zeros).fill(slabs[0])
+    if far_field is not None:
+        radiate(far_field, slabs[0], 1.0, 1)
+        far_field.amplitude()
     log.info("kernels for %s are ready (%.1f s)", dtype, time.monotonic() - began)
 
 
@@ -199,14 +236,18 @@ class Run(Iterator[tuple[Frame, ...]]):
 
     def _start(self) -> ranks.Ranks:
         config, plasma = self._config, self._config.plasma
-        warm_up(plasma.dtype)  # before ranks fork: none of them compiles
+        warm_up(plasma.dtype, config.far_field())  # before ranks fork: none of them compiles
         inline = self._hosting is Hosting.INLINE
         zeros = pic.private_zeros if inline else ranks.shared_zeros
         particles = config.grid[0] * config.grid[1] * config.particles_per_cell
         self._slabs = pic.allocate(plasma, particles=particles, zeros=zeros)
+        observed = config.radiation
+        shape = (0, 0) if observed is None else (len(observed.directions), observed.frequencies)
         self._slots = tuple(
-            tuple(Slot.beside(slab, zeros) for _ in range(ranks.SLOTS)) for slab in self._slabs
+            tuple(Slot.beside(slab, zeros, shape) for _ in range(ranks.SLOTS))
+            for slab in self._slabs
         )
+        self._detectors = {} if observed is None else observed.detectors(plasma.omega_dt)
         room = max(cells.shape[1] for (slot, *_) in self._slots for cells in slot.cells)
         self._weighting = np.full(room, config.system.weighting, np.float32)
         return ranks.start(
@@ -224,6 +265,9 @@ class Run(Iterator[tuple[Frame, ...]]):
             arrays |= self._particle_arrays(species.name, filled, index)
         if config.fields:
             arrays |= dict(zip(units.YEE_POSITION, filled.fields, strict=True))
+        if config.radiation is not None:
+            parts = zip(units.AXES, filled.amplitude, strict=True)
+            arrays |= {f"Amplitude_distributed/{a}": part for a, part in parts} | self._detectors
         return Frame(
             stream=STREAM,
             iteration=iteration,
@@ -245,7 +289,7 @@ class Run(Iterator[tuple[Frame, ...]]):
         if self._config.momentum_prev:
             paths += [f"{name}/momentumPrev1/{a}" for a in "xyz"]
         return {
-            **dict(zip(paths, floats, strict=True)),
+            **dict(zip(paths, floats, strict=False)),  # radiation keeps momentumPrev1, too
             f"{name}/positionOffset/x": cells[0],
             f"{name}/positionOffset/y": cells[1],
             f"{name}/weighting": self._weighting[:n],

@@ -16,6 +16,7 @@ import numpy as np
 
 from producers import pic, units
 from producers.course import Run
+from producers.radiation import FarField, Radiation
 from producers.shear import Perturbation, Start
 from workflow.errors import ConfigError
 from workflow.types import Grid, Hosting, Series, Unit
@@ -49,6 +50,7 @@ class KelvinHelmholtz:
     dtype: Literal["float32", "float64"] = "float32"  # of the computation; output is float32
     momentum_prev: bool = False  # write momentumPrev1: the momentum before the last push
     fields: bool = True  # write E and B
+    radiation: Radiation | None = None  # of the electrons; written for each rank
     pace_s: float = 0.0  # shortest wall time between two outputs; 0: as fast as it goes
 
     def __post_init__(self) -> None:
@@ -76,6 +78,11 @@ class KelvinHelmholtz:
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"dtype: wanted 'float32' or 'float64', got '{self.dtype}'.")
         self._check_resolution()
+        if self.radiation is not None and (self.radiation.start or 0) > self.last_step:
+            raise ConfigError(
+                f"radiation.start: wanted at most last_step ({self.last_step}), got "
+                f"{self.radiation.start}."
+            )
 
     def _check_resolution(self) -> None:
         omega_dt = self.plasma.omega_dt  # building the plasma checks grid, ranks and Courant
@@ -98,7 +105,7 @@ class KelvinHelmholtz:
         if self.momentum_prev:
             records.append("momentumPrev1")
         particles = tuple(f"{name}/{record}" for name in ("e", "i") for record in records)
-        return particles + (("E", "B") if self.fields else ())
+        return particles + tuple(sorted(self._meshes))
 
     def series(self) -> Series:
         """What holds for all iterations, in PIConGPU's units and names."""
@@ -112,8 +119,8 @@ class KelvinHelmholtz:
             software="Billow",
             software_version=_version(),
             units=self._units(),
-            meshes=frozenset({"E", "B"} if self.fields else ()),
-            mesh_position=units.YEE_POSITION if self.fields else {},
+            meshes=self._meshes,
+            mesh_position=self._mesh_position(),
             constants=constants,
             attributes={
                 **system.attributes(),
@@ -148,8 +155,26 @@ class KelvinHelmholtz:
             shape=self.shape,
             dtype=np.dtype(self.dtype),
             ranks=self.ranks,
-            keep_previous=self.momentum_prev,
+            keep_previous=self.momentum_prev or self.radiation is not None,
         )
+
+    def far_field(self) -> FarField | None:
+        """A rank's record of what its electrons radiate; None: nobody looks."""
+        if self.radiation is None:
+            return None
+        return FarField(
+            self.radiation,
+            omega=self.radiation.omega(self.plasma.omega_dt),
+            cell=(1.0 / self.plasma.step,) * 2,
+            length=self.grid,
+        )
+
+    def radiates(self, step: int) -> bool:
+        """Whether the step that leads to iteration `step` counts for the radiation."""
+        if self.radiation is None:
+            return False
+        start = self.radiation.start
+        return step >= (self.first_step - self.period + 1 if start is None else start)
 
     @property
     def system(self) -> units.System:
@@ -157,10 +182,22 @@ class KelvinHelmholtz:
         weighting = self.density_m3 * self.cell_m**3 / self.particles_per_cell
         return units.System(cell_m=self.cell_m, dt_s=self.dt_s, weighting=weighting)
 
+    @property
+    def _meshes(self) -> frozenset[str]:
+        return frozenset(path.split("/")[0] for path in self._mesh_position())
+
+    def _mesh_position(self) -> dict[str, tuple[float, ...]]:
+        """Where the components of meshes live in a cell; those of the radiation have none."""
+        found = dict(units.YEE_POSITION) if self.fields else {}
+        if self.radiation is not None:
+            found |= dict.fromkeys(self.system.of_radiation(), (0.0, 0.0, 0.0))
+        return found
+
     def _units(self) -> dict[str, Unit]:
         """Units of everything that is written, by component path."""
         system = self.system
         found = system.of_fields() if self.fields else {}
+        found |= system.of_radiation() if self.radiation is not None else {}
         for name in ("e", "i"):
             found |= system.of_species(name)
         if not self.momentum_prev:

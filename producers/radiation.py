@@ -122,6 +122,18 @@ class Radiation:
         logs = np.linspace(math.log(self.lowest), math.log(self.highest), self.frequencies)
         return np.exp(logs) * omega_dt
 
+    def detectors(self, omega_dt: float) -> dict[str, Float64]:
+        """What says where and at which frequencies A is, under PIConGPU's names.
+
+        DetectorDirection/x, y, z (directions, 1, 1), DetectorFrequency/omega (1, frequencies, 1)
+        [1/dt].
+        """
+        named = {
+            f"DetectorDirection/{a}": n[:, None, None]
+            for a, n in zip("xyz", self.normals.T, strict=True)
+        }
+        return named | {"DetectorFrequency/omega": self.omega(omega_dt)[None, :, None]}
+
 
 def coherence(kind: FormFactor, omega: Float64, normals: Float64, cell: Float64) -> Float64:
     """C (directions, frequencies): how much the particles of a macro-particle are in phase.
@@ -221,7 +233,8 @@ class FarField:
         if weighting != self._weighting:
             self._settle()
             self._weighting = weighting
-        if position.shape[1]:
+        if position.shape[1]:  # one layout, so that the kernels are compiled once per dtype
+            position, before, now = map(np.ascontiguousarray, (position, before, now))
             self._sum.add(position, before, now, share, step)
 
     def _settle(self) -> None:

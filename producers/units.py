@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from workflow.types import (
+    ACTION,
     CHARGE,
     DIMENSIONLESS,
     ELECTRIC_FIELD,
@@ -16,6 +17,7 @@ from workflow.types import (
     MAGNETIC_FIELD,
     MASS,
     MOMENTUM,
+    PER_TIME,
     Unit,
 )
 
@@ -94,6 +96,20 @@ class System:
         electric = Unit(si=self.efield, dimension=ELECTRIC_FIELD)
         magnetic = Unit(si=self.bfield, dimension=MAGNETIC_FIELD)
         return {f"E/{a}": electric for a in AXES} | {f"B/{a}": magnetic for a in AXES}
+
+    @property
+    def radiated(self) -> float:
+        """[J s] d2I / (domega dOmega) of |A|^2 = 1: charge^2 / (16 pi^3 eps0 c)."""
+        return self.charge_c**2 / (16.0 * np.pi**3 * EPS0 * C)
+
+    def of_radiation(self) -> dict[str, Unit]:
+        """Units of the radiation's meshes by path. As in PIConGPU, that of A is for |A|^2."""
+        amplitude = Unit(si=self.radiated, dimension=ACTION)
+        return {
+            **{f"Amplitude_distributed/{a}": amplitude for a in AXES},
+            **{f"DetectorDirection/{a}": Unit(si=1.0) for a in AXES},
+            "DetectorFrequency/omega": Unit(si=1.0 / self.dt_s, dimension=PER_TIME),
+        }
 
     def constants(self, name: str, *, charge: float, mass: float) -> dict[str, float]:
         """Charge [e] and mass [m_e] of a real particle in these units, float32 as PIConGPU's."""
