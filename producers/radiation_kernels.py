@@ -18,7 +18,8 @@ BLOCK = 256  # particles whose motion stays in the first-level cache over all di
 LANES = 64  # frequencies that are advanced together
 PARTS = 8192  # of the table that says which frequencies pass a given s in [0, 2]
 
-_0, _1, _2, _3 = np.uintp(0), np.uintp(1), np.uintp(2), np.uintp(3)
+_0, _1, _2, _3, _4, _5, _6, _7, _8, _9 = (np.uintp(i) for i in range(10))
+_lanes = np.uintp(LANES)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -112,13 +113,14 @@ def add_direct(
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_binned(
     block, direction, position, before, now, share, normals, paths, when, age, mix, total,
-    per_step, limits, table, slots, first_bin, bins,
+    per_step, limits, table, slots, touched, first_bin, bins,
 ):  # fmt: skip
     """Spread the vectors V_k over bins of retarded time with a cubic B-spline.
 
     Arguments as in `add_direct`. per_step: bins per dt. slots (frequencies + 1,): which of
     bins (slots, directions, bins, 3) takes the particles whose count of passing frequencies is the
-    index, or -1. first_bin (directions,): number of the first bin, tau = number / per_step.
+    index, or -1; touched (directions, slots) notes which did. first_bin (directions,): number of
+    the first bin, tau = number / per_step.
 
     Goes block by block and direction by direction from the given ones on, and stops before one that
     needs a slot which is not there. Returns block, direction, count to make a slot for; at the end
@@ -126,14 +128,14 @@ def add_binned(
     """
     n = np.intp(position.shape[1])
     motion, vectors = np.empty((6, BLOCK)), np.empty((3, BLOCK))
-    place, count = np.empty(BLOCK), np.empty(BLOCK, np.uintp)
+    place, slot = np.empty(BLOCK), np.empty(BLOCK, np.uintp)
     while block * BLOCK < n:
         first, last = block * BLOCK, min(block * BLOCK + BLOCK, n)
         _motion(first, last, now, motion[:3])
         _motion(first, last, before, motion[3:])
         while direction < len(normals):
             _vectors(first, last, motion, share, normals[direction], total, vectors, place)
-            missing = _counts(last - first, place, limits, table, slots, count)
+            missing = _counts(last - first, place, limits, table, slots, touched[direction], slot)
             if missing > 0:
                 return block, direction, missing
             place[:] = (when - age) * per_step - first_bin[direction]
@@ -142,7 +144,7 @@ def add_binned(
                 if age != 0.0:
                     drift = age * normals[direction, i] * per_step
                     _advance(last - first, motion[i], motion[3 + i], drift, mix, place)
-            if not _spread(last - first, vectors, place, count, slots, direction, bins):
+            if not _spread(last - first, vectors, place, slot, direction, bins):
                 return block, direction, -1
             direction += 1
         direction = 0
@@ -177,13 +179,16 @@ def _vectors(first, last, motion, share, normal, total, vectors, s):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _counts(size, s, limits, table, slots, count):
-    """How many frequencies pass, of each particle; returns one that has no slot, or 0."""
-    missing = 0
+def _counts(size, s, limits, table, slots, touched, slot):
+    """The slot (BLOCK,) of each particle; returns a count of passing frequencies without, or 0."""
+    missing = _0
     for j in range(np.uintp(size)):
-        count[j] = passing(s[j], limits, table)
-        if slots[count[j]] < 0:
-            missing = count[j]
+        count = passing(s[j], limits, table)
+        if slots[count] < 0:
+            missing = count
+        else:
+            slot[j] = slots[count]
+            touched[slot[j]] = True
     return np.intp(missing)
 
 
@@ -202,7 +207,7 @@ def _advance(size, now, before, drift, mix, place):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _spread(size, vectors, place, count, slots, direction, bins):
+def _spread(size, vectors, place, slot, direction, bins):
     """Add vectors to the four bins around their places. False if a place is outside, or no number.
 
     The weights are those of the cubic B-spline, for f = place - floor(place).
@@ -220,7 +225,7 @@ def _spread(size, vectors, place, count, slots, direction, bins):
         b = 2.0 / 3.0 - f * f * (1.0 - 0.5 * f)
         weights = (a, b, 1.0 - a - b - d, d)
         vector = (vectors[_0, j], vectors[_1, j], vectors[_2, j])
-        row = np.uintp(slots[count[j]]) * directions + np.uintp(direction)
+        row = slot[j] * directions + np.uintp(direction)
         m = _3 * (row * length + np.uintp(low) - _1)
         for q in range(np.uintp(4)):
             for c in range(_3):
@@ -229,15 +234,49 @@ def _spread(size, vectors, place, count, slots, direction, bins):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def transform(bins, first_bin, per_step, omega, amplitude):
-    """Add sum_m bins[m] exp(i w m / per_step) to amplitude (frequencies, 3).
+def transform(bins, touched, order, counts, first_bin, used, per_step, omega, amplitude):
+    """Add sum_m bins[m] exp(i w m / per_step) to amplitude, and empty the bins.
 
-    bins (bins, 3), the first of them with number first_bin. The phase of a frequency is turned on
-    from bin to bin, LANES frequencies at a time.
+    amplitude (directions, frequencies, 3). bins (slots, directions, bins, 3), touched (directions,
+    slots), first_bin (directions,): as they were filled; used (directions,): bins that were. order
+    (slots,): slots by falling counts (slots,) of passing frequencies, so that a frequency gets what
+    all slots hold up to the last one where it passes.
     """
-    work = np.empty(10 * LANES)  # cos, sin of phase, of turn; sums of x, y, z, real and imaginary
+    work = np.empty(10 * LANES)
+    for d in range(len(used)):
+        total = np.zeros((used[d], 3))
+        above = np.intp(-1)  # frequencies from here on are done; -1: nothing is there yet
+        for i in range(len(order)):
+            if touched[d, order[i]]:
+                if above > counts[i]:
+                    part = slice(counts[i], above)
+                    _turn(total, first_bin[d], per_step, omega[part], amplitude[d, part], work)
+                _pour(bins[order[i], d], total)
+                touched[d, order[i]] = False
+                above = counts[i]
+        if above > 0:
+            _turn(total, first_bin[d], per_step, omega[:above], amplitude[d, :above], work)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pour(bins, total):
+    """Move what is in bins (bins, 3) over to total."""
+    for m in range(np.uintp(len(total))):
+        for c in range(_3):
+            total[m, c] += bins[m, c]
+            bins[m, c] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _turn(bins, first_bin, per_step, omega, amplitude, work):
+    """Add sum_m bins[m] exp(i w (first_bin + m) / per_step) to amplitude (frequencies, 3).
+
+    The phase of a frequency is turned on from bin to bin, LANES frequencies at a time. work (10
+    LANES,): cosines and sines of the phase, of a turn; real and imaginary sums of x, y, z.
+    """
     for f in range(0, len(omega), LANES):
         size = min(LANES, len(omega) - f)
+        lanes = np.uintp(-8 & (size + 7))  # whole registers
         work[:] = 0.0
         for j in range(size):
             turn = omega[f + j] / per_step
@@ -245,17 +284,17 @@ def transform(bins, first_bin, per_step, omega, amplitude):
             work[j + 2 * LANES], work[j + 3 * LANES] = cos(turn), sin(turn)
         for m in range(len(bins)):
             x, y, z = bins[m, 0], bins[m, 1], bins[m, 2]
-            for j in range(LANES):
-                re, im = work[j], work[j + LANES]
-                cr, ci = work[j + 2 * LANES], work[j + 3 * LANES]
-                work[j + 4 * LANES] += x * re
-                work[j + 5 * LANES] += x * im
-                work[j + 6 * LANES] += y * re
-                work[j + 7 * LANES] += y * im
-                work[j + 8 * LANES] += z * re
-                work[j + 9 * LANES] += z * im
+            for j in range(lanes):
+                re, im = work[j], work[j + _lanes]
+                cr, ci = work[j + _2 * _lanes], work[j + _3 * _lanes]
+                work[j + _4 * _lanes] += x * re
+                work[j + _5 * _lanes] += x * im
+                work[j + _6 * _lanes] += y * re
+                work[j + _7 * _lanes] += y * im
+                work[j + _8 * _lanes] += z * re
+                work[j + _9 * _lanes] += z * im
                 work[j] = re * cr - im * ci
-                work[j + LANES] = re * ci + im * cr
+                work[j + _lanes] = re * ci + im * cr
         for j in range(size):
             for c in range(3):
                 k = j + (4 + 2 * c) * LANES

@@ -5,7 +5,6 @@ Units here: dt = 1, c dt = 1.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -110,7 +109,8 @@ class Binned:
         self._per_step = float(oversampling * view.omega[-1] / math.pi) or 1.0  # bins per dt
         self._slots = np.full(frequencies + 1, -1, np.intp)  # of each count of passing frequencies
         self._first = np.zeros(directions, np.int64)  # number of the first bin
-        self._used = 0  # bins that may be filled
+        self._used = np.zeros(directions, np.int64)  # bins that may be filled
+        self._touched = np.zeros((directions, 1), np.bool_)  # slots that may hold anything
         self._bins: Float64 = np.zeros((1, directions, 0, 3))  # (slots, directions, bins, x y z)
         self._amplitude = np.zeros((directions, frequencies, 3), np.complex128)
 
@@ -136,7 +136,7 @@ class Binned:
             block, direction, missing = kernels.add_binned(
                 block, direction, position, before, now, share, v.normals, v.paths, float(step),
                 v.age, v.mix, v.total, self._per_step, v.limits, v.table, self._slots,
-                self._first, self._bins,
+                self._touched, self._first, self._bins,
             )  # fmt: skip
             if missing < 0:
                 raise DataError(f"radiation, step {step}: a momentum is not a number.")
@@ -154,13 +154,13 @@ class Binned:
         first = np.floor((step - 2.0 * v.age - way[1]) * self._per_step).astype(np.int64) - 2
         last = np.floor((step - way[0]) * self._per_step).astype(np.int64) + 4
         end = self._first + self._bins.shape[2]
-        if self._used and np.all(first >= self._first) and np.all(last <= end):
-            self._used = max(self._used, int((last - self._first).max()))
+        if self._used.any() and np.all(first >= self._first) and np.all(last <= end):
+            self._used = np.maximum(self._used, last - self._first)
             return
         self._empty()
-        self._first, self._used = first, int((last - first).max())
-        if self._used > self._bins.shape[2]:
-            room = self._used + int(ROOM * self._per_step)
+        self._first, self._used = first, last - first
+        if self._used.max() > self._bins.shape[2]:
+            room = int(self._used.max() + ROOM * self._per_step)
             self._bins = np.zeros((*self._bins.shape[:2], room, 3))
 
     def _make_slot(self, count: int) -> None:
@@ -168,25 +168,20 @@ class Binned:
         slot = int(self._slots.max()) + 1
         if slot == len(self._bins):
             self._bins = np.concatenate([self._bins, np.zeros_like(self._bins)])
+            self._touched = np.hstack([self._touched, np.zeros_like(self._touched)])
         self._slots[count] = slot
 
     def _empty(self) -> None:
-        """Transform the bins, each slot for the frequencies that pass."""
-        if not self._used:
+        """Transform the bins."""
+        if not self._used.any():
             return
         v = self._view
-        counts = [int(c) for c in np.flatnonzero(self._slots >= 0) if c > 0][::-1]
-        for direction, first in enumerate(self._first):
-            bins = np.zeros((self._used, 3))
-            for count, below in itertools.pairwise([*counts, 0]):
-                bins += self._bins[self._slots[count], direction, : self._used]
-                part = slice(below, count)
-                kernels.transform(
-                    bins, int(first), self._per_step, v.omega[part],
-                    self._amplitude[direction, part],
-                )  # fmt: skip
-        self._bins[:, :, : self._used] = 0
-        self._used = 0
+        counts = np.flatnonzero(self._slots >= 0)[::-1].copy()
+        kernels.transform(
+            self._bins, self._touched, self._slots[counts], counts, self._first, self._used,
+            self._per_step, v.omega, self._amplitude,
+        )  # fmt: skip
+        self._used[:] = 0
 
     def take(self) -> Complex128:
         """See Sum."""
