@@ -100,7 +100,8 @@ class Binned:
     A step costs the same for any number of frequencies. A cubic B-spline over bins of width dtau
     turns exp(i w tau) into sinc^4(x) exp(i w tau), x = w dtau / 2, which is divided out, and into
     echoes at w + 2 pi j / dtau, which stay: see `error`. Particles whose cuts differ go to
-    different bins, so that the cut is that of the direct sum.
+    different bins, so that the cut is that of the direct sum. Memory: 24 bytes x directions x bins
+    (the retarded times that the box spans) x distinct cuts (rounded up to a power of two).
     """
 
     def __init__(self, view: View, *, oversampling: int) -> None:
