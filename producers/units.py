@@ -148,6 +148,8 @@ def algorithm_attributes(
             "fields/fieldSolver": "Yee",
             "fields/fieldBoundary": ["periodic"] * 4,
             "fields/fieldBoundaryParameters": ["none"] * 4,
+            # PIConGPU says it of the iteration only; ED-PIC's validator looks for it here
+            **{f"fields/{name}": value for name, value in PERIODIC.items()},
             "fields/chargeCorrection": "none",
             "fields/currentSmoothing": "none",
         }
