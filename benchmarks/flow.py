@@ -1,12 +1,14 @@
 """The load generator, timed: what a stream can be offered, and what one SST reader gets of it.
 
-The peer is the bound of memory: numpy copies of the same frame, by as many threads as the
-generator has ranks, in the same minutes. Bytes are those of the frames, counted once.
+The peers are bounds, measured in the same minutes: of memory, numpy copies of the same frame by as
+many threads as the generator has ranks; of transport, a plain TCP socket between two processes on
+the loopback, as SST uses it. Bytes are those of the frames, counted once.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +33,15 @@ GB = 1e9
 BATCH = 10  # steps between two outputs, where the steps and not the outputs are timed
 RANKS = min(2, os.cpu_count() or 1)
 SST_RANKS = 2  # two boxes
+CONSTANT = ("e/mass", "e/charge")  # need no transport
+SENDER = """
+import socket, sys
+port, size, times = map(int, sys.argv[1:])
+frame = b"x" * size
+with socket.create_connection(("127.0.0.1", port)) as connection:
+    for _ in range(times):
+        connection.sendall(frame)
+"""
 LOAD = VortexFlow(last_step=1, rows=2)  # 2.5 million electrons, 79 MB a frame
 
 
@@ -53,6 +64,7 @@ def run(*, quick: bool) -> list[dict[str, Any]]:
         note("inline", _produce(one, Hosting.INLINE))
         note("rare", _produce(rare, Hosting.INLINE))
         note("ranks", _produce(many, Hosting.PROCESSES))
+        note("tcp", _tcp(size, outputs))
         for motion in Motion:
             note(f"sst {motion.value}", _stream(motion, outputs))
     ns = {name: [1e9 * s / particles for s in times] for name, times in found.items()}
@@ -64,11 +76,8 @@ def run(*, quick: bool) -> list[dict[str, Any]]:
         _row(f"a particle's step, an output each {BATCH}", "ns", ns["rare"]),
         _row("frames in memory, one thread", "GB/s", rate["inline"], alone, rate["copy"]),
         _row(f"frames in memory, {RANKS} ranks", "GB/s", rate["ranks"], together, rate["copies"]),
-        *(
-            _row(f"SST to one reader, {m.value}", "GB/s", rate[f"sst {m.value}"], alone,
-                 rate["copy"])
-            for m in Motion
-        ),
+        _row("SST to one reader, vortex", "GB/s", rate["sst vortex"], alone, rate["copy"]),
+        _row("SST to one reader, frozen", "GB/s", rate["sst frozen"], "TCP socket", rate["tcp"]),
     ]  # fmt: skip
     _print(rows, rounds, size)
     return rows
@@ -133,7 +142,23 @@ def _stream(motion: Motion, outputs: int) -> float:
     return (ended - began) / (count - 2)
 
 
-CONSTANT = ("e/mass", "e/charge")
+def _tcp(size: int, outputs: int) -> float:
+    """Seconds for as many bytes as a frame has, through a socket from another process."""
+    target = np.ones(size, np.uint8)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        command = [sys.executable, "-c", SENDER, port, str(size), str(outputs + 1)]
+        with subprocess.Popen(command) as sender, server.accept()[0] as connection:
+
+            def frame() -> None:
+                got = 0
+                while got < size and (n := connection.recv_into(memoryview(target)[got:])):
+                    got += n
+
+            seconds = _each(frame, outputs)
+        if sender.returncode:
+            raise RuntimeError(f"the sender ended with {sender.returncode}")
+    return seconds
 
 
 def _write(path: str, motion: str, outputs: int) -> None:
