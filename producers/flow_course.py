@@ -72,8 +72,8 @@ def advance(
     single = np.float32
     wave = config.waves / config.grid[0]  # [1/cell]
     heights = single(2.0 * math.pi * wave / math.log(2.0))
-    begin = np.array(times, dtype=float)
-    eps = np.stack([config.eps(begin + 0.5), config.eps(begin + 1.0)], axis=1)
+    before = np.array(times, dtype=float)
+    eps = np.stack([config.eps(before + 0.5), config.eps(before + 1.0)], axis=1)
     for index, name in enumerate(config.species):
         for part, row in _parts(config, rank):
             speed = shear.beta(config.gamma) * (1 if row % 2 == 0 else -1)
