@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Literal
 
 import numpy as np
@@ -117,7 +116,7 @@ class KelvinHelmholtz:
             grid=Grid(shape=self.grid, spacing_m=(self.cell_m, self.cell_m)),
             dt_s=self.dt_s,
             software="Billow",
-            software_version=_version(),
+            software_version=units.software_version(),
             units=self._units(),
             meshes=self._meshes,
             mesh_position=self._mesh_position(),
@@ -208,10 +207,3 @@ class KelvinHelmholtz:
     def outputs(self) -> range:
         """The iterations that are written."""
         return range(self.first_step, self.last_step + 1, self.period)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("billow")
-    except metadata.PackageNotFoundError:  # run from a bare checkout
-        return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,19 @@ YEE_POSITION: dict[str, tuple[float, ...]] = {
     "B/y": (0.5, 0.0),
     "B/z": (0.5, 0.5),
 }
+# How the box ends, as every iteration says it.
+PERIODIC: dict[str, Any] = {
+    "particleBoundary": ["periodic"] * 4,
+    "particleBoundaryParameters": ["none"] * 4,
+}
+
+
+def software_version() -> str:
+    """Billow's own."""
+    try:
+        return metadata.version("billow")
+    except metadata.PackageNotFoundError:  # run from a bare checkout
+        return ""
 
 
 def plasma_frequency(density_m3: float) -> float:
@@ -144,13 +158,14 @@ def algorithm_attributes(
     *, species: Sequence[str], shape_order: int, fields: bool
 ) -> dict[str, Any]:
     """What the ED-PIC extension of openPMD wants to know, by path below the iteration."""
-    periodic, none = ["periodic"] * 4, ["none"] * 4
-    found: dict[str, Any] = {"particleBoundary": periodic, "particleBoundaryParameters": none}
+    found = dict(PERIODIC)
     if fields:
         found |= {
             "fields/fieldSolver": "Yee",
-            "fields/fieldBoundary": periodic,
-            "fields/fieldBoundaryParameters": none,
+            "fields/fieldBoundary": ["periodic"] * 4,
+            "fields/fieldBoundaryParameters": ["none"] * 4,
+            # PIConGPU says it of the iteration only; ED-PIC's validator looks for it here
+            **{f"fields/{name}": value for name, value in PERIODIC.items()},
             "fields/chargeCorrection": "none",
             "fields/currentSmoothing": "none",
         }

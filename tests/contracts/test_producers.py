@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from producers.flow import Motion, VortexFlow
 from producers.khi import KelvinHelmholtz
 from producers.radiation import Radiation
 from workflow.protocols import Producer
@@ -43,9 +44,24 @@ def _khi_with_radiation(folder: Path) -> Producer:
     )  # fmt: skip
 
 
+def _flow(folder: Path) -> Producer:
+    return VortexFlow(
+        grid=(12, 40), rows=5, ranks=2, waves=2, particles_per_cell=3, first_step=2, last_step=7,
+        period=2, momentum_prev=True, species=("e", "i"),
+    )  # fmt: skip
+
+
+def _frozen_flow(folder: Path) -> Producer:
+    return VortexFlow(
+        grid=(8, 8), rows=2, ranks=1, particles_per_cell=2, last_step=3, motion=Motion.FROZEN
+    )
+
+
 CASES = [
     Case("khi", _khi, draws=True),
     Case("khi-with-radiation", _khi_with_radiation, draws=True),
+    Case("flow", _flow, draws=True),
+    Case("frozen-flow", _frozen_flow, draws=True),
     Case("khi-without-fields", _khi_without_fields, draws=True),
 ]
 

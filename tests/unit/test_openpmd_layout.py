@@ -96,6 +96,26 @@ def test_names_and_attributes_are_those_of_picongpu():
     assert said["/data/10/particles/i/particlePush"] == "Boris"
 
 
+def test_a_path_stands_at_the_root_only_when_something_lies_there():
+    told = kit.series()
+    assert {"/meshesPath", "/particlesPath"} <= root_attributes(told, "group_based").keys()
+    no_mesh = replace(told, meshes=frozenset(), units={"e/momentum/x": told.units["e/momentum/x"]})
+    assert "/meshesPath" not in root_attributes(no_mesh, "group_based")
+    only_mesh = replace(told, units={"E/x": told.units["E/x"]})
+    assert "/particlesPath" not in root_attributes(only_mesh, "group_based")
+
+
+def test_numbers_are_floats_as_picongpus_where_that_loses_nothing():
+    said = lay_out(kit.series(), kit.frames(10), "group_based").attributes
+    for name in ("fields/E/timeOffset", "fields/E/x/position", "particles/e/momentum/timeOffset"):
+        assert said[f"/data/10/{name}"].dtype == np.float32, name
+    odd = replace(kit.series(), mesh_position={"E/x": (0.1, 0.0)})
+    position = lay_out(odd, kit.frames(10), "group_based").attributes[
+        "/data/10/fields/E/x/position"
+    ]
+    assert position.tolist() == [0.1, 0.0]
+
+
 def test_attributes_of_a_species_that_is_absent_do_not_go_out():
     layout = lay_out(kit.series(), kit.frames(20), "variable_based")
     assert not [name for name in layout.attributes if "/particles/i" in name]

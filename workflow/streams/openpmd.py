@@ -83,14 +83,18 @@ def record_of(component: str, meshes: frozenset[str] | set[str]) -> str:
 
 
 def root_attributes(series: Series, encoding: Encoding) -> dict[str, Attribute]:
-    """What stands at the root of the series, once."""
+    """What stands at the root of the series, once; a path only when something lies there."""
     varies = encoding == "variable_based"
+    paths = {}
+    if series.meshes:
+        paths["/meshesPath"] = MESHES
+    if any(name.split("/")[0] not in series.meshes for name in series.units):
+        paths["/particlesPath"] = PARTICLES
     return {
+        **paths,
         "/openPMD": "1.1.0",
         "/openPMDextension": np.uint32(1),
         "/basePath": "/data" if varies else "/data/%T/",
-        "/meshesPath": MESHES,
-        "/particlesPath": PARTICLES,
         "/iterationEncoding": "variableBased" if varies else "groupBased",
         "/iterationFormat": "/data" if varies else "/data/%T/",
         "/software": series.software,
@@ -101,6 +105,13 @@ def root_attributes(series: Series, encoding: Encoding) -> dict[str, Attribute]:
         "__openPMD_internal/useSteps": np.uint8(1),
         "__openPMD_internal/useModifiableAttributes": np.uint8(varies),
     }
+
+
+def _single(value: Any) -> Array:
+    """As float, PIConGPU's choice, where that loses nothing; else as double."""
+    exact = np.asarray(value, np.float64)
+    single = exact.astype(np.float32)
+    return single if np.array_equal(single, exact) else exact
 
 
 def lay_out(series: Series, frames: Sequence[Frame], encoding: Encoding) -> Layout:
@@ -147,7 +158,10 @@ def _is_there(layout: Layout, base: str, name: str) -> bool:
 
 
 def _times(layout: Layout, base: str, first: Frame, series: Series, encoding: Encoding) -> None:
-    """time and dt in steps, as PIConGPU has them: seconds = time * timeUnitSI."""
+    """time and dt in steps, as PIConGPU has them: seconds = time * timeUnitSI.
+
+    Always double: a float ends at 2^24 steps, and in a stream an attribute keeps its type for ever.
+    """
     steps = first.time_s / series.dt_s
     on_the_step = math.isclose(steps, first.iteration, rel_tol=1e-9, abs_tol=1e-9)
     layout.attributes.update(
@@ -199,10 +213,10 @@ def _mesh(
             f"{mesh}/gridSpacing": spacing,
             f"{mesh}/gridGlobalOffset": np.zeros(len(spacing)),
             f"{mesh}/gridUnitSI": np.float64(unit_length),
-            f"{mesh}/timeOffset": np.float64(unit.time_offset),
+            f"{mesh}/timeOffset": _single(unit.time_offset),
             f"{mesh}/unitDimension": np.array(unit.dimension),
             f"{path}/unitSI": np.float64(unit.si),
-            f"{path}/position": np.array(series.mesh_position.get(name, (0.0,) * len(spacing))),
+            f"{path}/position": _single(series.mesh_position.get(name, (0.0,) * len(spacing))),
         }
     )
     if kind in OFF_GRID and labels[0] != RANK:
@@ -282,6 +296,7 @@ def _species(
         if name.split("/")[0] == kind:
             path = base + PARTICLES + name
             _record(layout, base, name, _unit(units, name))
+            layout.attributes[f"{path}/timeOffset"] = np.float64(_unit(units, name).time_offset)
             layout.attributes[f"{path}/value"] = np.float64(value)  # one dtype for ever
             layout.attributes[f"{path}/shape"] = np.array([total], np.uint64)
             layout.group(path)
@@ -304,7 +319,7 @@ def _record(layout: Layout, base: str, name: str, unit: Unit) -> None:
     layout.attributes.update(
         {
             f"{record}/unitDimension": np.array(unit.dimension),
-            f"{record}/timeOffset": np.float64(unit.time_offset),
+            f"{record}/timeOffset": _single(unit.time_offset),
             f"{record}/macroWeighted": np.uint32(unit.macro_weighted),
             f"{record}/weightingPower": np.float64(unit.weighting_power),
             f"{base}{PARTICLES}{name}/unitSI": np.float64(unit.si),
