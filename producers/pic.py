@@ -9,16 +9,17 @@ One step, in PIConGPU's order, each line with the time at which it leaves its qu
     step of E                E(n + 1)
     half step of B           B(n + 1)
 
-The grid is cut into slabs along y, one per rank. A rank touches only its own slab, except that it
-reads its two neighbours' J guards and boxes of movers (`meet`) and their outermost E rows
-(`finish`); before each of these two the neighbours must have come as far. So the ranks may run in
-one thread, each in a thread or each in its own process over shared memory, and give the same bits.
+The grid is cut into slabs along y, one per thread of every rank. Work on a slab touches no other,
+except that it reads its two neighbours' J guards and boxes of movers (`meet`) and their outermost E
+rows (`finish`); before each of these two the neighbours must have come as far. So slabs may be run
+by one thread, by threads or by processes over shared memory, and give the same bits.
 
 Units as in `producers.kernels`: c dt, dt, m_e c / (e dt); u = gamma beta.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from collections.abc import Callable, Sequence
@@ -59,6 +60,11 @@ class Pusher(enum.Enum):
         """As `producers.kernels` wants it."""
         return {Pusher.BORIS: (), Pusher.HIGUERA_CARY: (0,)}[self]
 
+    @property
+    def label(self) -> str:
+        """As the ED-PIC extension of openPMD names it; "other" where it has no name."""
+        return {Pusher.BORIS: "Boris", Pusher.HIGUERA_CARY: "other"}[self]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Species:
@@ -81,6 +87,7 @@ class Plasma:
     shape: Shape
     dtype: np.dtype[np.generic]
     ranks: int
+    threads: int = 1  # of each rank
     pusher: Pusher = Pusher.BORIS
     keep_previous: bool = False
 
@@ -90,11 +97,16 @@ class Plasma:
         for axis, n in zip("xz", (self.grid[0], *self.grid[2:]), strict=False):
             if n < MIN_ROWS:
                 raise ConfigError(f"grid: wanted at least {MIN_ROWS} cells in {axis}, got {n}.")
-        ny = self.grid[1]
-        if not 1 <= self.ranks <= ny // MIN_ROWS:
+        most = self.grid[1] // MIN_ROWS
+        if not 1 <= self.ranks <= most:
             raise ConfigError(
-                f"ranks: wanted 1 to {ny // MIN_ROWS} for {ny} cells in y, got {self.ranks}. "
+                f"ranks: wanted 1 to {most} for {self.grid[1]} cells in y, got {self.ranks}. "
                 f"Each rank needs {MIN_ROWS} rows: use fewer ranks or a taller grid."
+            )
+        if not 1 <= self.threads <= most // self.ranks:
+            raise ConfigError(
+                f"threads: wanted 1 to {most // self.ranks} for {self.ranks} ranks and "
+                f"{self.grid[1]} cells in y, got {self.threads}. Each thread needs {MIN_ROWS} rows."
             )
         limit = len(self.grid) ** -0.5
         if not 0 < self.step < limit:
@@ -120,20 +132,25 @@ class Plasma:
         order = (0,) * self.shape.order
         return order, order if len(self.grid) == 3 else ()
 
-    def rows(self, rank: int) -> range:
-        """The rows of the grid that a rank owns."""
-        ny = self.grid[1]
-        return range(rank * ny // self.ranks, (rank + 1) * ny // self.ranks)
+    @property
+    def slabs(self) -> int:
+        return self.ranks * self.threads
 
-    def neighbours(self, rank: int) -> tuple[int, int]:
-        """The ranks below (smaller y) and above."""
-        return (rank - 1) % self.ranks, (rank + 1) % self.ranks
+    def rows(self, slab: int) -> range:
+        """The rows of the grid that a slab owns."""
+        ny = self.grid[1]
+        return range(slab * ny // self.slabs, (slab + 1) * ny // self.slabs)
+
+    def neighbours(self, slab: int) -> tuple[int, int]:
+        """The slabs below (smaller y) and above."""
+        return (slab - 1) % self.slabs, (slab + 1) % self.slabs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Particles:
     """The particles of one species in one slab, as in `producers.kernels`."""
 
+    capacity: int  # particles at most
     blocks: Array  # (2, size): two stores, of which one is in use
     first: Array  # (2, cells + 1) int64
     used: Array  # (1,) int64: which store
@@ -158,17 +175,17 @@ class Particles:
 
 @dataclass(frozen=True, kw_only=True)
 class Slab:
-    """One rank's part of the state. Arrays may be shared between processes."""
+    """A part of the state: all that one thread works on. May be shared between processes."""
 
     plasma: Plasma
-    rank: int
+    index: int
     fields: Array  # (6, z, y, x) with guards: E, B x, y, z
     current: Array  # (3, z, y, x) with guards
     particles: tuple[Particles, ...]  # in the order of plasma.species
     rows: range = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", self.plasma.rows(self.rank))
+        object.__setattr__(self, "rows", self.plasma.rows(self.index))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -191,14 +208,14 @@ def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, 
     nx, ny = plasma.grid[:2]
     deep = len(plasma.grid) == 3
     slabs = []
-    for rank in range(plasma.ranks):
-        rows = len(plasma.rows(rank))
+    for index in range(plasma.slabs):
+        rows = len(plasma.rows(index))
         share = -(-particles * rows // ny)
         padded = (plasma.planes + 2 * GUARD * deep, rows + 2 * GUARD, nx + 2 * GUARD)
         slabs.append(
             Slab(
                 plasma=plasma,
-                rank=rank,
+                index=index,
                 fields=zeros((6, *padded), plasma.dtype),
                 current=zeros((3, *padded), plasma.dtype),
                 particles=tuple(
@@ -218,6 +235,7 @@ def _room(plasma: Plasma, grid: int, particles: int, share: int, zeros: Allocate
     blocks = math.ceil((capacity + 4.0 * math.sqrt(capacity * grid)) / LANES) + 3 * grid
     room = min(particles, 2 * share + 1024) + 1
     mine = Particles(
+        capacity=capacity,
         blocks=zeros((2, blocks * plasma.width * LANES), plasma.dtype),
         first=zeros((2, grid + 1), number),
         used=zeros((1,), number),
@@ -265,16 +283,17 @@ def _move_over(slab: Slab, index: int) -> None:
     wanted = cells.lay_out(mine.first[other], mine.count, mine.incoming)
     room = mine.blocks.shape[1] // (width * LANES)
     if wanted > room:
-        raise DataError(_crowded(slab, index, "slab", room * LANES))
+        raise DataError(crowded(slab, index, "room", mine.capacity))
     cells.move_over(
         mine.block, mine.starts, mine.count, width, mine.blocks[other], mine.first[other]
     )
     mine.used[0] = other
 
 
-def _crowded(slab: Slab, index: int, what: str, room: int) -> str:
+def crowded(slab: Slab, index: int, what: str, room: int) -> str:
+    """The message for too many particles in one place."""
     return (
-        f"{slab.plasma.species[index].name}: the {what} of rank {slab.rank} is full: wanted at most "
+        f"{slab.plasma.species[index].name}: the {what} of slab {slab.index} is full: wanted at most "
         f"{room} particles. The plasma piles up there, which a sound run does not do: check dt_s "
         "and cell_m, or use fewer ranks."
     )
@@ -285,7 +304,7 @@ def advance(slab: Slab, *, keep: bool = False) -> None:
     plasma = slab.plasma
     scalar = plasma.dtype.type
     slab.current.fill(0)
-    grid = (*slab.shape, *(len(plasma.rows(r)) for r in plasma.neighbours(slab.rank)))
+    grid = (*slab.shape, *(len(plasma.rows(r)) for r in plasma.neighbours(slab.index)))
     for index, (species, mine) in enumerate(zip(plasma.species, slab.particles, strict=True)):
         mine.gone[:] = 0
         error = kernels.advance(
@@ -308,12 +327,12 @@ def advance(slab: Slab, *, keep: bool = False) -> None:
         )
         if error == TOO_FAST:
             raise DataError(
-                f"{species.name}: a particle of rank {slab.rank} wanted to pass more than one cell "
+                f"{species.name}: a particle of slab {slab.index} wanted to pass more than one cell "
                 "in a step, or is not a number any more. The run has become unstable: use a shorter "
                 "dt_s, a smaller cell_m or more particles_per_cell."
             )
         if error:
-            raise DataError(_crowded(slab, index, "box of movers", mine.targets.shape[1]))
+            raise DataError(crowded(slab, index, "box of movers", mine.targets.shape[1]))
     _fold(slab)
     fields.half_step_b(slab.fields, scalar(0.5 * plasma.step), int(len(plasma.grid) == 3))
 
@@ -329,7 +348,7 @@ def _fold(slab: Slab) -> None:
 
 def meet(slab: Slab, slabs: Sequence[Slab]) -> None:
     """Second part: take over the neighbours' current and movers, then step E."""
-    below, above = (slabs[r] for r in slab.plasma.neighbours(slab.rank))
+    below, above = (slabs[r] for r in slab.plasma.neighbours(slab.index))
     slab.current[..., GUARD : 2 * GUARD, :] += below.current[..., -GUARD:, :]
     slab.current[..., -2 * GUARD : -GUARD, :] += above.current[..., :GUARD, :]
     for index, mine in enumerate(slab.particles):
@@ -348,7 +367,7 @@ def finish(slab: Slab, slabs: Sequence[Slab]) -> None:
 
 def mirror(slab: Slab, slabs: Sequence[Slab], first: int, last: int) -> None:
     """Fill the guards of field components first..last from the neighbours and around x and z."""
-    below, above = (slabs[r] for r in slab.plasma.neighbours(slab.rank))
+    below, above = (slabs[r] for r in slab.plasma.neighbours(slab.index))
     mine = slab.fields[first:last]
     mine[..., :GUARD, :] = below.fields[first:last, :, -2 * GUARD : -GUARD]
     mine[..., -GUARD:, :] = above.fields[first:last, :, GUARD : 2 * GUARD]
@@ -372,16 +391,36 @@ def step(slabs: Sequence[Slab], *, keep: bool = False) -> None:
 def read(slab: Slab, index: int) -> tuple[Array, Array, Array]:
     """Particles of species `index`, cell by cell.
 
-    Cells x, y(, z) of the whole grid (d, n) int64, places in them (d, n), u (3 or 6, n: and one step
-    before).
+    Cells x, y(, z) of the whole grid (d, n), places in them (d, n), u (3, n), or (6, n) with u one
+    step before.
     """
     mine, plasma = slab.particles[index], slab.plasma
-    n, deep = len(mine), len(plasma.grid) - 2
+    n, dimensions = len(mine), len(plasma.grid)
     numbers, flat = np.empty((plasma.width, n), plasma.dtype), np.empty(n, np.int64)
     cells.read(mine.block, mine.starts, mine.count, plasma.width, flat, numbers)
     z, y, x = np.unravel_index(flat, slab.shape)
-    at = np.stack([x, y + slab.rows.start, z][: 2 + deep])
-    return at, np.concatenate([numbers[:2], numbers[5 : 5 + deep]]), np.delete(numbers, [0, 1, 5][: 2 + deep], 0)
+    at = np.stack([x, y + slab.rows.start, z][:dimensions])
+    rows = output_rows(plasma)[:, 1]
+    return at, numbers[rows[:dimensions]], numbers[rows[dimensions:]]
+
+
+def output_rows(plasma: Plasma) -> Array:
+    """(kind, row of a block) of places x, y(, z), u(, u before), as `cells.pack` wants them."""
+    places = [0, 1, 5][: len(plasma.grid)]
+    before = range(plasma.width - 3, plasma.width) if plasma.keep_previous else ()
+    return np.array([(0, row) for row in places] + [(1, row) for row in (2, 3, 4, *before)])
+
+
+def tiny(plasma: Plasma) -> Plasma:
+    """The smallest plasma that runs through the same kernels."""
+    return dataclasses.replace(
+        plasma,
+        grid=(MIN_ROWS,) * len(plasma.grid),
+        per_cell=1,
+        species=plasma.species[:1],
+        ranks=1,
+        threads=1,
+    )
 
 
 def private_zeros(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:

@@ -1,4 +1,4 @@
-"""The electron-scale Kelvin-Helmholtz instability: theory, and the particles it starts from.
+"""The electron-scale Kelvin-Helmholtz instability: theory, and how it is seeded.
 
 Two streams +v0 and -v0 along x, cold, of electrons and ions that move together, meet at a step
 in y. With W^2 = (omega_pe^2 / gamma0^3) (1 + m_e/m_i) a surface wave of wavenumber k obeys
@@ -14,7 +14,6 @@ Units here: 1/omega_pe, c/omega_pe.
 
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import dataclass
 
@@ -22,13 +21,6 @@ import numpy as np
 
 from workflow.errors import ConfigError
 from workflow.types import Array
-
-
-class Start(enum.Enum):
-    """Where the particles of a cell start."""
-
-    LATTICE = "lattice"  # quiet: the same regular places in every cell
-    RANDOM = "random"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +65,3 @@ def flow_sign(y: Array, height: float) -> Array:
 def distance_to_shear(y: Array, height: float) -> Array:
     """Distance to the nearer of the two steps, around the periodic box."""
     return np.abs(np.abs(np.mod(y, 0.5 * height) - 0.25 * height))
-
-
-def lattice(per_cell: int) -> Array:
-    """Places in a cell (2, per_cell): the most nearly square lattice of that many points."""
-    across = next(n for n in range(math.isqrt(per_cell), 0, -1) if per_cell % n == 0)
-    along = per_cell // across
-    x, y = np.meshgrid((np.arange(along) + 0.5) / along, (np.arange(across) + 0.5) / across)
-    return np.stack([x.ravel(), y.ravel()])

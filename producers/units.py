@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from workflow.types import (
+    ACTION,
     CHARGE,
     DIMENSIONLESS,
     ELECTRIC_FIELD,
@@ -16,6 +18,7 @@ from workflow.types import (
     MAGNETIC_FIELD,
     MASS,
     MOMENTUM,
+    PER_TIME,
     Unit,
 )
 
@@ -25,15 +28,23 @@ ELEMENTARY_CHARGE = 1.602176634e-19  # [C]
 EPS0 = 8.8541878188e-12  # [F/m]
 
 AXES = ("x", "y", "z")
-# Where a component lives in the cell, in x, y order as PIConGPU writes it.
+# Where a component lives in the cell, in x, y, z order as PIConGPU writes it.
 YEE_POSITION: dict[str, tuple[float, ...]] = {
-    "E/x": (0.5, 0.0),
-    "E/y": (0.0, 0.5),
-    "E/z": (0.0, 0.0),
-    "B/x": (0.0, 0.5),
-    "B/y": (0.5, 0.0),
-    "B/z": (0.5, 0.5),
+    "E/x": (0.5, 0.0, 0.0),
+    "E/y": (0.0, 0.5, 0.0),
+    "E/z": (0.0, 0.0, 0.5),
+    "B/x": (0.0, 0.5, 0.5),
+    "B/y": (0.5, 0.0, 0.5),
+    "B/z": (0.5, 0.5, 0.0),
 }
+
+
+def software_version() -> str:
+    """Billow's own."""
+    try:
+        return metadata.version("billow")
+    except metadata.PackageNotFoundError:  # run from a bare checkout
+        return ""
 
 
 def plasma_frequency(density_m3: float) -> float:
@@ -48,6 +59,7 @@ class System:
     cell_m: float
     dt_s: float
     weighting: float  # real particles per typical macro-particle
+    dimensions: int = 2  # of space
 
     @property
     def length_m(self) -> float:
@@ -78,8 +90,8 @@ class System:
         )
         cell = Unit(si=self.cell_m, dimension=LENGTH)
         return {
-            **{f"{name}/position/{a}": cell for a in "xy"},
-            **{f"{name}/positionOffset/{a}": cell for a in "xy"},
+            **{f"{name}/position/{a}": cell for a in AXES[: self.dimensions]},
+            **{f"{name}/positionOffset/{a}": cell for a in AXES[: self.dimensions]},
             **{f"{name}/momentum/{a}": momentum for a in AXES},
             **{f"{name}/momentumPrev1/{a}": momentum for a in AXES},
             f"{name}/weighting": Unit(
@@ -94,6 +106,24 @@ class System:
         electric = Unit(si=self.efield, dimension=ELECTRIC_FIELD)
         magnetic = Unit(si=self.bfield, dimension=MAGNETIC_FIELD)
         return {f"E/{a}": electric for a in AXES} | {f"B/{a}": magnetic for a in AXES}
+
+    def yee_position(self) -> dict[str, tuple[float, ...]]:
+        """Where the components of E and B live in the cell."""
+        return {path: at[: self.dimensions] for path, at in YEE_POSITION.items()}
+
+    @property
+    def radiated(self) -> float:
+        """[J s] d2I / (domega dOmega) of |A|^2 = 1: charge^2 / (16 pi^3 eps0 c)."""
+        return self.charge_c**2 / (16.0 * np.pi**3 * EPS0 * C)
+
+    def of_radiation(self) -> dict[str, Unit]:
+        """Units of the radiation's meshes by path. As in PIConGPU, that of A is for |A|^2."""
+        amplitude = Unit(si=self.radiated, dimension=ACTION)
+        return {
+            **{f"Amplitude_distributed/{a}": amplitude for a in AXES},
+            **{f"DetectorDirection/{a}": Unit(si=1.0) for a in AXES},
+            "DetectorFrequency/omega": Unit(si=1.0 / self.dt_s, dimension=PER_TIME),
+        }
 
     def constants(self, name: str, *, charge: float, mass: float) -> dict[str, float]:
         """Charge [e] and mass [m_e] of a real particle in these units, float32 as PIConGPU's."""
@@ -124,17 +154,26 @@ class System:
         }
 
 
+def boundaries(dimensions: int) -> dict[str, Any]:
+    """How the box ends, as every iteration says it."""
+    return {
+        "particleBoundary": ["periodic"] * (2 * dimensions),
+        "particleBoundaryParameters": ["none"] * (2 * dimensions),
+    }
+
+
 def algorithm_attributes(
-    *, species: Sequence[str], shape_order: int, fields: bool
+    *, species: Sequence[str], dimensions: int, shape_order: int, pusher: str, fields: bool
 ) -> dict[str, Any]:
     """What the ED-PIC extension of openPMD wants to know, by path below the iteration."""
-    periodic, none = ["periodic"] * 4, ["none"] * 4
-    found: dict[str, Any] = {"particleBoundary": periodic, "particleBoundaryParameters": none}
+    found = boundaries(dimensions)
     if fields:
         found |= {
             "fields/fieldSolver": "Yee",
-            "fields/fieldBoundary": periodic,
-            "fields/fieldBoundaryParameters": none,
+            "fields/fieldBoundary": ["periodic"] * (2 * dimensions),
+            "fields/fieldBoundaryParameters": ["none"] * (2 * dimensions),
+            # PIConGPU says it of the iteration only; ED-PIC's validator looks for it here
+            **{f"fields/{name}": value for name, value in boundaries(dimensions).items()},
             "fields/chargeCorrection": "none",
             "fields/currentSmoothing": "none",
         }
@@ -142,7 +181,7 @@ def algorithm_attributes(
         found |= {
             f"particles/{name}/currentDeposition": "Esirkepov",
             f"particles/{name}/particleInterpolation": "uniform",
-            f"particles/{name}/particlePush": "Boris",
+            f"particles/{name}/particlePush": pusher,
             f"particles/{name}/particleShape": np.float64(shape_order),
             f"particles/{name}/particleSmoothing": "none",
         }

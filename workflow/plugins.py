@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import types
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -97,6 +98,8 @@ def construct(factory: type[Any], values: Mapping[str, Any], where: str) -> Any:
 def _field(hint: Any, value: Any, where: str) -> Any:
     if isinstance(value, Mapping) and "use" in value:
         return build(value, where)
+    if isinstance(value, Mapping) and (nested := _dataclass_in(hint)) is not None:
+        return construct(nested, value, where)
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as e:
@@ -105,6 +108,13 @@ def _field(hint: Any, value: Any, where: str) -> Any:
         raise ConfigError(f"{place}: {first['msg']}; got {first['input']!r}.") from e
     except TypeError as e:  # a type that pydantic has no schema for: a protocol, say
         raise ConfigError(f"{where}: wanted a plug-in ('use: ...'), got {value!r}.") from e
+
+
+def _dataclass_in(hint: Any) -> type[Any] | None:
+    """The dataclass that a field holds, or may hold."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    found = [o for o in options if isinstance(o, type) and dataclasses.is_dataclass(o)]
+    return found[0] if len(found) == 1 else None
 
 
 def fits(plugin: object, protocol: type[Any], where: str) -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from producers.flow import Motion, VortexFlow
 from producers.khi import KelvinHelmholtz
+from producers.radiation import Radiation
 from workflow.protocols import Producer
+from workflow.streams.openpmd import OFF_GRID, record_of
 from workflow.types import Hosting
 
 
@@ -34,8 +37,31 @@ def _khi_without_fields(folder: Path) -> Producer:
     )
 
 
+def _khi_with_radiation(folder: Path) -> Producer:
+    return KelvinHelmholtz(
+        grid=(8, 16), ranks=4, particles_per_cell=3, first_step=2, last_step=6, period=2,
+        radiation=Radiation(frequencies=12),
+    )  # fmt: skip
+
+
+def _flow(folder: Path) -> Producer:
+    return VortexFlow(
+        grid=(12, 40), rows=5, ranks=2, waves=2, particles_per_cell=3, first_step=2, last_step=7,
+        period=2, momentum_prev=True, species=("e", "i"),
+    )  # fmt: skip
+
+
+def _frozen_flow(folder: Path) -> Producer:
+    return VortexFlow(
+        grid=(8, 8), rows=2, ranks=1, particles_per_cell=2, last_step=3, motion=Motion.FROZEN
+    )
+
+
 CASES = [
     Case("khi", _khi, draws=True),
+    Case("khi-with-radiation", _khi_with_radiation, draws=True),
+    Case("flow", _flow, draws=True),
+    Case("frozen-flow", _frozen_flow, draws=True),
     Case("khi-without-fields", _khi_without_fields, draws=True),
 ]
 
@@ -106,8 +132,7 @@ def test_what_is_offered_is_there_and_has_units(producer):
     for frames in producer.iterations(1, hosting=Hosting.INLINE):
         for frame in frames:
             paths = set(frame.arrays) | set(series.constants)
-            records = {p.rsplit("/", 1)[0] if p.rsplit("/", 1)[-1] in "xyz" else p for p in paths}
-            assert records == offered
+            assert {record_of(path, series.meshes) for path in paths} == offered
             assert paths <= set(series.units)
             assert set(frame.arrays) <= set(frame.units)
     assert {path.split("/")[0] for path in series.mesh_position} == set(series.meshes)
@@ -122,7 +147,9 @@ def test_arrays_are_read_only_and_have_the_shapes_of_their_boxes(producer):
             for path, array in frame.arrays.items():
                 assert not array.flags.writeable
                 owner = path.split("/")[0]
-                if owner in meshes:
+                if owner in OFF_GRID:
+                    assert array.ndim == 3 - ("rank" in OFF_GRID[owner])
+                elif owner in meshes:
                     assert array.shape == frame.box.extent[::-1]
                 else:
                     lengths.setdefault(owner, set()).add(array.shape)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,28 @@ def test_openpmd_api_reads_what_we_write(tmp_path, engine, encoding):
         for kind in kinds:
             for i, axis in enumerate("xy"):
                 assert patches[kind][f"offset/{axis}"].tolist() == [b.offset[i] for b in kit.BOXES]
+
+
+@pytest.mark.parametrize("encoding", kit.ENCODINGS)
+def test_step_counts_that_no_float_can_hold_stay_exact(tmp_path, encoding):
+    numbers = [2**24 - 1, 2**24 + 1, 2**24 + 3]
+    with streams.open_writer(
+        "bp5", tmp_path / "late.bp5", kit.series(), encoding=encoding
+    ) as writer:
+        for number in numbers:
+            writer.put(
+                tuple(
+                    replace(frame, iteration=number, time_s=number * kit.DT_S)
+                    for frame in kit.frames(10)
+                )
+            )
+    reader = streams.open_reader("bp5", tmp_path / "late.bp5", name="s")
+    seen = kit.collect(reader)
+    reader.close()
+    told = told_by_peer(tmp_path / "late.bp5")
+    assert [number for number, *_ in seen] == list(told) == numbers
+    for number, _, _, frames in seen:
+        assert frames[0].time_s == told[number][0] == number * kit.DT_S
 
 
 PEER_WRITER = """

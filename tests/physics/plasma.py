@@ -1,9 +1,11 @@
 """What the physics tests share: particles on a quiet lattice, and readings of the state."""
 
+import itertools
+import math
+
 import numpy as np
 
 from producers import pic
-from producers.kernels import GUARD
 
 
 def make(
@@ -16,6 +18,8 @@ def make(
     shape=pic.Shape.TSC,
     dtype="float64",
     ranks=1,
+    threads=1,
+    pusher=pic.Pusher.BORIS,
     particles=None,
 ):
     """An empty plasma in private memory."""
@@ -28,8 +32,10 @@ def make(
         shape=shape,
         dtype=np.dtype(dtype),
         ranks=ranks,
+        threads=threads,
+        pusher=pusher,
     )
-    count = particles or grid[0] * grid[1] * per_cell
+    count = particles or math.prod(grid) * per_cell
     return pic.allocate(plasma, particles=count, zeros=pic.private_zeros)
 
 
@@ -46,10 +52,9 @@ def lattice(grid, along, across):
 
 def put(slabs, index, cells, inside, u):
     """Deal particles to the slabs that own their rows."""
-    state = np.concatenate([inside, u])
     for slab in slabs:
         mine = (cells[1] >= slab.rows.start) & (cells[1] < slab.rows.stop)
-        pic.place(slab, index, cells[:, mine], state[:, mine])
+        pic.place(slab, index, cells[:, mine], inside[:, mine], u[:, mine])
 
 
 def shifted(cells, inside, dx, grid):
@@ -61,51 +66,54 @@ def shifted(cells, inside, dx, grid):
 
 
 def field(slabs, component):
-    """A component of E, B (0 to 5) on the whole grid, (y, x)."""
-    return np.concatenate([slab.inside(slab.fields[component]) for slab in slabs])
+    """A component of E, B (0 to 5) on the whole grid, (y, x) or (z, y, x)."""
+    return np.concatenate([slab.inside(slab.fields[component]) for slab in slabs], axis=-2)
+
+
+def current(slabs, component):
+    """A component of J on the whole grid, (y, x) or (z, y, x), float64."""
+    parts = [slab.inside(slab.current[component]) for slab in slabs]
+    return np.concatenate(parts, axis=-2).astype(np.float64)
 
 
 def particles(slabs, index):
-    """Absolute x, y [cells] in float64 and u, (5, n), of all ranks."""
+    """Absolute x, y(, z) [cells] in float64 and u, (d + 3, n), of all slabs."""
     parts = []
     for slab in slabs:
-        mine = slab.particles[index]
-        n = mine.count[0]
-        whole = mine.state[:5, :n].astype(np.float64)
-        whole[0] += mine.cells[0, :n] - GUARD
-        whole[1] += mine.cells[1, :n] - GUARD + slab.rows.start
-        parts.append(whole)
+        at, inside, u = pic.read(slab, index)
+        parts.append(np.concatenate([at + inside.astype(np.float64), u[:3]]))
     return np.concatenate(parts, axis=1)
 
 
 def charge_density(slabs):
-    """rho at whole nodes, (y, x), in the solver's unit of charge, float64; by plain loops' sums."""
+    """rho at whole nodes, (y, x) or (z, y, x), in the solver's unit of charge, float64."""
     plasma = slabs[0].plasma
-    nx, ny = plasma.grid
-    rho = np.zeros((ny, nx))
+    rho = np.zeros(plasma.grid[::-1])
     for index, species in enumerate(plasma.species):
-        x, y, *_ = particles(slabs, index)
+        places = particles(slabs, index)[: len(plasma.grid)]
         amount = species.charge * plasma.omega_dt**2 / plasma.per_cell
-        i, j = np.floor(x + 0.5), np.floor(y + 0.5)
-        wx, wy = _weights(x - i, plasma.shape), _weights(y - j, plasma.shape)
-        for a in range(3):
-            for b in range(3):
-                rows, columns = np.int64(j + b - 1) % ny, np.int64(i + a - 1) % nx
-                np.add.at(rho, (rows, columns), amount * wx[a] * wy[b])
+        near = np.floor(places + 0.5)
+        for nodes in itertools.product((-2, -1, 0, 1, 2), repeat=len(plasma.grid)):
+            at = near + np.array(nodes)[:, None]
+            weights = np.prod(spline(places - at, plasma.shape), axis=0)
+            where = [np.int64(a) % n for a, n in zip(at, plasma.grid, strict=True)]
+            np.add.at(rho, tuple(where[::-1]), amount * weights)
     return rho
 
 
-def _weights(d, kind):
-    """Independent of the compiled kernel on purpose: numpy, from the definition of the splines."""
-    nodes = [np.abs(d + 1.0), np.abs(d), np.abs(d - 1.0)]
+def spline(d, kind):
+    """B-spline of a shape at distance d. Numpy, from the definition: not the compiled kernel's."""
+    r = np.abs(d)
     if kind is pic.Shape.CIC:
-        return [np.maximum(0.0, 1.0 - r) for r in nodes]
-    return [np.where(r < 0.5, 0.75 - r * r, 0.5 * np.maximum(0.0, 1.5 - r) ** 2) for r in nodes]
+        return np.maximum(0.0, 1.0 - r)
+    if kind is pic.Shape.TSC:
+        return np.where(r < 0.5, 0.75 - r * r, 0.5 * np.maximum(0.0, 1.5 - r) ** 2)
+    return np.where(r < 1, 2 / 3 - r * r + r**3 / 2, np.maximum(0.0, 2.0 - r) ** 3 / 6)
 
 
-def divergence(fx, fy, step):
-    """Backward differences at whole nodes, times step = c dt / cell."""
-    return step * (fx - np.roll(fx, 1, axis=1) + fy - np.roll(fy, 1, axis=0))
+def divergence(step, *components):
+    """Backward differences at whole nodes of the components x, y(, z), times step = c dt / cell."""
+    return step * sum(f - np.roll(f, 1, axis=-1 - axis) for axis, f in enumerate(components))
 
 
 def mode(array, m):
@@ -125,7 +133,7 @@ def energy(slabs):
     fields = 0.5 * sum(np.sum(field(slabs, c).astype(np.float64) ** 2) for c in range(6))
     kinetic = 0.0
     for index, species in enumerate(plasma.species):
-        u = particles(slabs, index)[2:]
+        u = particles(slabs, index)[-3:]
         gamma = np.sqrt(1.0 + np.sum(u * u, axis=0))
         kinetic += species.mass * plasma.omega_dt**2 / plasma.per_cell * np.sum(gamma - 1.0)
     return fields, kinetic

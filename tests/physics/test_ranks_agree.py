@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from producers.khi import KelvinHelmholtz
-from producers.shear import Start
+from producers.setup import Start
 from workflow.types import Hosting
 
 

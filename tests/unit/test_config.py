@@ -1,13 +1,17 @@
 """A config is validated whole, and every problem is named with its line before anything starts."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
 from workflow.config import Config, read_config
 from workflow.errors import ConfigError
+from workflow.plan import plan
 from workflow.template import TEMPLATE
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture
@@ -144,3 +148,9 @@ def test_the_schema_is_json_and_knows_every_section():
     schema = json.loads(json.dumps(Config.model_json_schema()))
     assert set(schema["properties"]) >= {"source", "transforms", "replay", "learners", "reducer"}
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_that_comes_with_billow_can_be_planned(path, monkeypatch):
+    monkeypatch.chdir(CONFIGS.parent)  # paths of recordings are relative
+    assert plan(read_config(path)).boxes >= 1

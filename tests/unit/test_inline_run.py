@@ -3,10 +3,11 @@
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from producers.khi import KelvinHelmholtz
-from producers.shear import Start
+from producers.setup import Start
 from workflow.errors import ConfigError
 
 
@@ -145,3 +146,22 @@ def test_what_does_not_fit_together_is_refused_before_anything_starts(
     with pytest.raises(ConfigError, match=says):
         run_small(*overrides, inline=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_spectra_travel_with_the_particles_into_samples_and_normalisation(run_small, small_yaml):
+    text = small_yaml.replace(
+        "    momentum_prev: true\n",
+        "    momentum_prev: true\n    radiation: {frequencies: 16}\n",
+    ).replace(
+        "  normaliser:\n",
+        '    - {use: "transforms.spectrum:LogSpectrum", frequencies: 16}\n  normaliser:\n',
+    )
+    finished = run_small("source.producer.last_step=30", text=text, inline=True)
+    assert finished.summary["status"] == "ended", finished.explain()
+    assert finished.summary["ledger_closed"]
+    moments = finished.run.feed.moments
+    assert moments["spectrum/mean"].shape == (16,)
+    assert moments["spectrum/m2"].max() > 0
+    held_out = finished.run.window.arrays(moments)
+    assert held_out["spectrum"].shape == (len(held_out["particles"]), 16)
+    assert np.isfinite(held_out["spectrum"]).all()

@@ -14,7 +14,8 @@ import pytest
 from producers import ranks, shear
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
-from producers.shear import Perturbation, Start
+from producers.setup import Start
+from producers.shear import Perturbation
 from workflow import plugins
 from workflow.errors import ConfigError, NodeLost
 from workflow.types import Hosting

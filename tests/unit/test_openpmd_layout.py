@@ -11,7 +11,7 @@ from workflow.errors import ConfigError, DataError
 from workflow.streams.openpmd import check_encoding, hosts_of, lay_out, rank_table, root_attributes
 from workflow.streams.openpmd_read import Iteration
 from workflow.streams.openpmd_step import attribute_of, iterations_of
-from workflow.types import Dropped
+from workflow.types import Dropped, Unit
 
 
 class StepInMemory:
@@ -94,6 +94,26 @@ def test_names_and_attributes_are_those_of_picongpu():
     patch = layout.variables["/data/10/particles/e/particlePatches/numParticlesOffset"]
     assert [int(block[0]) for _, block in patch.blocks] == [0, 4, 9]
     assert said["/data/10/particles/i/particlePush"] == "Boris"
+
+
+def test_a_path_stands_at_the_root_only_when_something_lies_there():
+    told = kit.series()
+    assert {"/meshesPath", "/particlesPath"} <= root_attributes(told, "group_based").keys()
+    no_mesh = replace(told, meshes=frozenset(), units={"e/momentum/x": told.units["e/momentum/x"]})
+    assert "/meshesPath" not in root_attributes(no_mesh, "group_based")
+    only_mesh = replace(told, units={"E/x": told.units["E/x"]})
+    assert "/particlesPath" not in root_attributes(only_mesh, "group_based")
+
+
+def test_numbers_are_floats_as_picongpus_where_that_loses_nothing():
+    said = lay_out(kit.series(), kit.frames(10), "group_based").attributes
+    for name in ("fields/E/timeOffset", "fields/E/x/position", "particles/e/momentum/timeOffset"):
+        assert said[f"/data/10/{name}"].dtype == np.float32, name
+    odd = replace(kit.series(), mesh_position={"E/x": (0.1, 0.0)})
+    position = lay_out(odd, kit.frames(10), "group_based").attributes[
+        "/data/10/fields/E/x/position"
+    ]
+    assert position.tolist() == [0.1, 0.0]
 
 
 def test_attributes_of_a_species_that_is_absent_do_not_go_out():
@@ -214,3 +234,63 @@ def test_frames_that_do_not_fit_are_refused_with_what_was_wanted():
         lay_out(told, odd, "group_based")
     with pytest.raises(ConfigError, match="encoding"):
         check_encoding("fileBased")
+
+
+# ---------------------------------------------------------------- meshes that lie on no grid
+
+
+def with_radiation(iteration=10):
+    """Three boxes, three directions, five frequencies on a grid of two dimensions."""
+    rng = np.random.default_rng(1)
+    shared = {
+        "DetectorDirection/x": rng.random((3, 1, 1)),
+        "DetectorFrequency/omega": rng.random((1, 5, 1)),
+        "Amplitude/x_Re": rng.random((3, 5, 1)),
+    }
+    return [
+        replace(
+            f, arrays={**f.arrays, "Amplitude_distributed/x": rng.random((3, 5)) * 1j, **shared}
+        )
+        for f in kit.frames(iteration)
+    ]
+
+
+@pytest.fixture
+def radiating():
+    told, frames = kit.series(), with_radiation()
+    names = ["Amplitude_distributed/x", *(n for n in frames[0].arrays if n[:2] in ("De", "Am"))]
+    return {
+        "frames": frames,
+        "units": {**told.units, **dict.fromkeys(names, Unit(si=2e-33))},
+        "meshes": told.meshes | {n.split("/")[0] for n in names},
+    }
+
+
+@pytest.mark.parametrize("encoding", kit.ENCODINGS)
+def test_each_box_has_its_row_of_amplitudes_and_all_share_the_detectors(radiating, encoding):
+    step = step_of(encoding=encoding, **radiating)
+    base = "/data/" if encoding == "variable_based" else "/data/10/"
+    assert step.shape(f"{base}fields/Amplitude_distributed/x") == (3, 3, 5)
+    assert step.shape(f"{base}fields/DetectorDirection/x") == (3, 1, 1)
+    assert len(step.spans(f"{base}fields/DetectorDirection/x")) == 1
+    labels = step.attribute(f"{base}fields/Amplitude_distributed/axisLabels")
+    assert labels == ["rank", "detector direction index", "detector frequency index"]
+    arrival = read(step)
+    assert [b.extent for b in arrival.boxes] == [b.extent for b in kit.BOXES]
+    for got, wanted in zip(
+        arrival.read(arrival.boxes, arrival.offers()), radiating["frames"], strict=True
+    ):
+        for name, array in wanted.arrays.items():
+            np.testing.assert_array_equal(got.arrays[name], array, err_msg=name)
+
+
+def test_a_stream_of_nothing_but_radiation_has_a_box_per_rank(radiating):
+    step = step_of(**radiating)
+    step.arrays = {n: a for n, a in step.arrays.items() if "/Amp" in n or "/Detector" in n}
+    arrival = read(step)
+    assert [box.index for box in arrival.boxes] == [0, 1, 2]
+    names = ["Amplitude_distributed/x", "DetectorDirection/x", "Amplitude/x_Re"]
+    got = arrival.read(arrival.boxes, names)
+    for frame, wanted in zip(got, radiating["frames"], strict=True):
+        for name in names:
+            np.testing.assert_array_equal(frame.arrays[name], wanted.arrays[name])

@@ -11,6 +11,7 @@ import numpy as np
 
 from workflow.errors import ConfigError, DataError
 from workflow.streams.adios_read import AdiosReader
+from workflow.streams.openpmd import OFF_GRID
 from workflow.streams.openpmd_read import Iteration
 from workflow.types import Array, Grid, Series, StreamState
 
@@ -111,7 +112,7 @@ def _is_carried(name: str, value: Any, arrival: Iteration) -> bool:
 
 def _grid(arrival: Iteration, below: Mapping[str, Any]) -> Grid:
     """From the mesh that fits the boxes; else from the boxes, with cells of size 1 m."""
-    for mesh in sorted(arrival.meshes):
+    for mesh in sorted(arrival.meshes - OFF_GRID.keys()):
         path = f"{arrival.meshes_path}{mesh}"
         shape = arrival.shape(arrival.records[mesh][0])
         spacing = np.atleast_1d(below.get(f"{path}/gridSpacing", np.zeros(0))).astype(float)

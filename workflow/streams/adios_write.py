@@ -53,6 +53,7 @@ class AdiosWriter:
     ) -> None:
         self._series, self._encoding = series, encoding
         self._host = socket.gethostname()
+        self._date = time.strftime("%Y-%m-%d %H:%M:%S %z")
         self._adios: Any = engine_room.ADIOS()
         self._io: Any = self._adios.DeclareIO("writer")
         self._io.SetEngine(engine)
@@ -89,6 +90,7 @@ class AdiosWriter:
         hosts = [f.box.host or self._host for f in sorted(frames, key=lambda f: f.box.index)]
         variables = {**layout.variables, RANK_TABLE: rank_table(hosts)}
         attributes = root_attributes(self._series, self._encoding) | layout.attributes
+        attributes["/date"] = self._date
         attributes |= {GROUPS + g: np.uint64(self._step) for g in ("/", *sorted(layout.groups))}
         contents = {
             n: content for name, value in attributes.items() for n, content in _say(name, value)

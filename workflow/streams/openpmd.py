@@ -28,6 +28,15 @@ RANK_TABLE = "/rankTable"
 SNAPSHOT = "/data/snapshot"
 JSON_SUFFIX = "_json"  # twin of a list of strings, which SST loses
 AXES = ("x", "y", "z")
+# Meshes of PIConGPU's radiation plugin lie on no grid: names of their axes. With a first axis
+# RANK each box has a row of its own; the others are the same for all boxes.
+RANK, DIRECTION, FREQUENCY = "rank", "detector direction index", "detector frequency index"
+OFF_GRID = {
+    "Amplitude": (DIRECTION, FREQUENCY, "None"),
+    "Amplitude_distributed": (RANK, DIRECTION, FREQUENCY),
+    "DetectorDirection": (DIRECTION, "None", "None"),
+    "DetectorFrequency": ("None", FREQUENCY, "None"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +83,18 @@ def record_of(component: str, meshes: frozenset[str] | set[str]) -> str:
 
 
 def root_attributes(series: Series, encoding: Encoding) -> dict[str, Attribute]:
-    """What stands at the root of the series, once."""
+    """What stands at the root of the series, once; a path only when something lies there."""
     varies = encoding == "variable_based"
+    paths = {}
+    if series.meshes:
+        paths["/meshesPath"] = MESHES
+    if any(name.split("/")[0] not in series.meshes for name in series.units):
+        paths["/particlesPath"] = PARTICLES
     return {
+        **paths,
         "/openPMD": "1.1.0",
         "/openPMDextension": np.uint32(1),
         "/basePath": "/data" if varies else "/data/%T/",
-        "/meshesPath": MESHES,
-        "/particlesPath": PARTICLES,
         "/iterationEncoding": "variableBased" if varies else "groupBased",
         "/iterationFormat": "/data" if varies else "/data/%T/",
         "/software": series.software,
@@ -92,6 +105,13 @@ def root_attributes(series: Series, encoding: Encoding) -> dict[str, Attribute]:
         "__openPMD_internal/useSteps": np.uint8(1),
         "__openPMD_internal/useModifiableAttributes": np.uint8(varies),
     }
+
+
+def _single(value: Any) -> Array:
+    """As float, PIConGPU's choice, where that loses nothing; else as double."""
+    exact = np.asarray(value, np.float64)
+    single = exact.astype(np.float32)
+    return single if np.array_equal(single, exact) else exact
 
 
 def lay_out(series: Series, frames: Sequence[Frame], encoding: Encoding) -> Layout:
@@ -138,7 +158,10 @@ def _is_there(layout: Layout, base: str, name: str) -> bool:
 
 
 def _times(layout: Layout, base: str, first: Frame, series: Series, encoding: Encoding) -> None:
-    """time and dt in steps, as PIConGPU has them: seconds = time * timeUnitSI."""
+    """time and dt in steps, as PIConGPU has them: seconds = time * timeUnitSI.
+
+    Always double: a float ends at 2^24 steps, and in a stream an attribute keeps its type for ever.
+    """
     steps = first.time_s / series.dt_s
     on_the_step = math.isclose(steps, first.iteration, rel_tol=1e-9, abs_tol=1e-9)
     layout.attributes.update(
@@ -170,22 +193,18 @@ def _mesh(
     units: Mapping[str, Unit],
     frames: Sequence[Frame],
 ) -> None:
-    """One component of a mesh: of the grid, or, with other dimensions, with one row per box."""
-    mesh, path, unit = base + MESHES + name.split("/")[0], base + MESHES + name, _unit(units, name)
-    arrays = [frame.arrays.get(name) for frame in frames]
-    dimensions = len(series.grid.shape)
-    first = next(a for a in arrays if a is not None)
-    if first.ndim != dimensions:
-        spacing = np.ones(1)
-        shape: tuple[int, ...] = (len(frames), *first.shape)
-        labels, unit_length = ["x"], 1.0
-    else:
+    """One component of a mesh: of the grid; or a row per box; or one array that all boxes share."""
+    kind = name.split("/")[0]
+    mesh, path, unit = base + MESHES + kind, base + MESHES + name, _unit(units, name)
+    first = next(frame.arrays[name] for frame in frames if name in frame.arrays)
+    on_grid = kind not in OFF_GRID and first.ndim == len(series.grid.shape)
+    labels = list(OFF_GRID.get(kind, ("x",)))
+    spacing, unit_length = np.ones(len(labels)), 1.0
+    if on_grid:
+        labels = list(AXES[: first.ndim][::-1])
         unit_length = float(series.attributes.get("unit_length", 1.0))
-        spacing, shape = (
-            np.array(series.grid.spacing_m[::-1]) / unit_length,
-            series.grid.shape[::-1],
-        )
-        labels = list(AXES[:dimensions][::-1])
+        spacing = np.array(series.grid.spacing_m[::-1]) / unit_length
+        layout.attributes[f"{mesh}/fieldSmoothing"] = "none"
     layout.attributes.update(
         {
             f"{mesh}/axisLabels": labels,
@@ -194,34 +213,58 @@ def _mesh(
             f"{mesh}/gridSpacing": spacing,
             f"{mesh}/gridGlobalOffset": np.zeros(len(spacing)),
             f"{mesh}/gridUnitSI": np.float64(unit_length),
-            f"{mesh}/timeOffset": np.float64(unit.time_offset),
+            f"{mesh}/timeOffset": _single(unit.time_offset),
             f"{mesh}/unitDimension": np.array(unit.dimension),
             f"{path}/unitSI": np.float64(unit.si),
-            f"{path}/position": np.array(series.mesh_position.get(name, (0.0,) * len(spacing))),
+            f"{path}/position": _single(series.mesh_position.get(name, (0.0,) * len(spacing))),
         }
     )
-    if first.ndim == dimensions:
-        layout.attributes[f"{mesh}/fieldSmoothing"] = "none"
-    # A recorded range lies somewhere in the full grid: blocks are relative to its corner.
-    corner = series.attributes.get(f"{MESHES}{name.split('/')[0]}/gridGlobalOffset")
-    shift = np.zeros(len(spacing), int) if corner is None else np.rint(corner / spacing).astype(int)
-    blocks = []
-    for frame, array in zip(frames, arrays, strict=True):
-        on_grid = first.ndim == dimensions
-        wanted = frame.box.extent[::-1] if on_grid else first.shape
-        if array is None or array.shape != wanted:
-            raise DataError(
-                f"{name}: wanted shape {wanted} of box {frame.box.index} in iteration "
-                f"{frame.iteration}, got {'nothing' if array is None else array.shape}. A mesh is "
-                "put by every box."
-            )
-        if on_grid:
-            start = tuple((np.array(frame.box.offset[::-1]) - shift).tolist())
-            blocks.append((start, array))
-        else:
-            blocks.append(((frame.box.index, *(0,) * array.ndim), array[np.newaxis]))
-    layout.variables[path] = GlobalArray(dtype=first.dtype, shape=shape, blocks=tuple(blocks))
+    if kind in OFF_GRID and labels[0] != RANK:
+        blocks: tuple[tuple[tuple[int, ...], Array], ...] = (((0,) * first.ndim, first),)
+        shape = first.shape
+    elif on_grid:
+        # A recorded range lies somewhere in the full grid: blocks are relative to its corner.
+        corner = series.attributes.get(f"{MESHES}{kind}/gridGlobalOffset", 0.0 * spacing)
+        shift = np.rint(corner / spacing).astype(int)
+        blocks, shape = _cut(name, frames, shift), series.grid.shape[::-1]
+    else:
+        blocks, shape = _rows(name, frames, first.shape), (len(frames), *first.shape)
+    layout.variables[path] = GlobalArray(dtype=first.dtype, shape=shape, blocks=blocks)
     layout.group(mesh if "/" in name else base + MESHES)
+
+
+def _cut(
+    name: str, frames: Sequence[Frame], shift: Array
+) -> tuple[tuple[tuple[int, ...], Array], ...]:
+    """Each box's part of the grid, less `shift` cells (z, y, x)."""
+    return tuple(
+        (
+            tuple((np.array(frame.box.offset[::-1]) - shift).tolist()),
+            _of_mesh(name, frame, frame.box.extent[::-1]),
+        )
+        for frame in frames
+    )
+
+
+def _rows(
+    name: str, frames: Sequence[Frame], shape: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], Array], ...]:
+    """A row per box."""
+    return tuple(
+        ((frame.box.index, *(0,) * len(shape)), _of_mesh(name, frame, shape)[np.newaxis])
+        for frame in frames
+    )
+
+
+def _of_mesh(name: str, frame: Frame, wanted: tuple[int, ...]) -> Array:
+    array = frame.arrays.get(name)
+    if array is None or array.shape != wanted:
+        raise DataError(
+            f"{name}: wanted shape {wanted} of box {frame.box.index} in iteration "
+            f"{frame.iteration}, got {'nothing' if array is None else array.shape}. A mesh is "
+            "put by every box."
+        )
+    return array
 
 
 def _species(
@@ -253,6 +296,7 @@ def _species(
         if name.split("/")[0] == kind:
             path = base + PARTICLES + name
             _record(layout, base, name, _unit(units, name))
+            layout.attributes[f"{path}/timeOffset"] = np.float64(_unit(units, name).time_offset)
             layout.attributes[f"{path}/value"] = np.float64(value)  # one dtype for ever
             layout.attributes[f"{path}/shape"] = np.array([total], np.uint64)
             layout.group(path)
@@ -275,7 +319,7 @@ def _record(layout: Layout, base: str, name: str, unit: Unit) -> None:
     layout.attributes.update(
         {
             f"{record}/unitDimension": np.array(unit.dimension),
-            f"{record}/timeOffset": np.float64(unit.time_offset),
+            f"{record}/timeOffset": _single(unit.time_offset),
             f"{record}/macroWeighted": np.uint32(unit.macro_weighted),
             f"{record}/weightingPower": np.float64(unit.weighting_power),
             f"{base}{PARTICLES}{name}/unitSI": np.float64(unit.si),

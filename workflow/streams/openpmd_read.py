@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workflow.errors import DataError, StreamError
-from workflow.streams.openpmd import AXES, GROUPS, JSON_SUFFIX
+from workflow.streams.openpmd import AXES, GROUPS, JSON_SUFFIX, OFF_GRID, RANK
 from workflow.streams.openpmd_step import Span, Step, attribute_of, number_of, path_of
 from workflow.types import DIMENSIONLESS, Array, Box, Dropped, Frame, Key, Unit
 
@@ -164,7 +164,8 @@ class Iteration:
     def _boxes_of_meshes(self) -> list[Span]:
         """Blocks of the mesh with the most dimensions; bookkeeping meshes have one label."""
         best: list[Span] = []
-        for mesh in sorted(self.meshes):
+        own = [m for m in sorted(self.meshes) if OFF_GRID.get(m, (RANK,))[0] == RANK]
+        for mesh in own or sorted(self.meshes):
             full = self._base + self.meshes_path + self.records[mesh][0]
             if self.records[mesh][0] in self.constants:
                 continue
@@ -305,12 +306,14 @@ class Iteration:
 
     def _is_grid(self, mesh: str, shape: tuple[int, ...]) -> bool:
         corner = self._corner(mesh)
-        if not len(shape) == len(self.boxes[0].offset) == len(corner):
+        if mesh in OFF_GRID or not len(shape) == len(self.boxes[0].offset) == len(corner):
             return False
         ends = [np.add(b.offset, b.extent)[::-1] for b in self.boxes]
         return tuple(int(n) for n in np.max(ends, axis=0) - corner) == shape
 
     def _is_per_rank(self, mesh: str, shape: tuple[int, ...]) -> bool:
+        if OFF_GRID.get(mesh, (RANK,))[0] != RANK:
+            return False
         return bool(shape) and shape[0] == len(self.boxes) and not self._is_grid(mesh, shape)
 
     def _particles(self, kind: str) -> list[tuple[int, int]]:

@@ -1,0 +1,131 @@
+"""What the far field costs: binned against the direct sum, and against the particle step itself.
+
+Electrons of a warm Kelvin-Helmholtz flow (500 eV, so that their cuts differ as they do after the
+vortices), 4 directions x 512 frequencies, one thread. The particle step is that of the same box:
+electrons and ions, TSC, float32. Best of several repetitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from producers import course, pic
+from producers.khi import KelvinHelmholtz
+from producers.radiation import FarField, Method, Radiation
+
+DIRECT_PARTICLES = 300  # the direct sum is slow
+ROWS = {10_000: 8, 30_000: 24, 100_000: 80}  # electrons in a box of 50 columns: its rows
+
+
+def run(*, quick: bool) -> list[dict[str, Any]]:
+    """Time the parts and the whole, and print the table."""
+    repetitions = 5 if quick else 30
+    rows: list[dict[str, Any]] = []
+    for electrons, height in ROWS.items():
+        rows += _of_box(electrons, height, repetitions)
+    _print(rows)
+    return rows
+
+
+def _of_box(electrons: int, height: int, repetitions: int) -> list[dict[str, Any]]:
+    config = KelvinHelmholtz(
+        grid=(50, height), temperature_ev=500.0, last_step=1, period=1, radiation=Radiation()
+    )
+    assert config.radiation is not None
+    n_directions, n_frequencies = len(config.radiation.directions), config.radiation.frequencies
+    slabs = _started(config, electrons)
+    far_field = config.far_field()
+    assert far_field is not None
+    step_s = _best(lambda: pic.step(slabs, keep=True), repetitions)
+
+    def add() -> None:
+        course.radiate(far_field, slabs[0], config.system.weighting, 1)
+
+    def transform() -> None:
+        far_field.amplitude()
+        far_field.reset()
+
+    def filled_transform() -> float:
+        add()
+        return _timed(transform)
+
+    add_s = _best(add, repetitions)
+    transform_s = min(filled_transform() for _ in range(repetitions))
+    direct_s = _direct(config, slabs[0], max(2, repetitions // 10))  # per particle
+    size = f"{electrons:,} electrons"
+    return [
+        _row(f"{size}: to bins", "ns/(particle, direction)",
+             1e9 * add_s / electrons / n_directions),
+        _row(f"{size}: transform of all directions", "ms", 1e3 * transform_s),
+        _row(f"{size}: direct sum", "ns/(particle, direction, frequency)",
+             1e9 * direct_s / n_directions / n_frequencies),
+        _row(f"{size}: a step and its output", "ms", 1e3 * (add_s + transform_s),
+             "direct sum", 1e3 * direct_s * electrons),
+        _row(f"{size}: a step, output every step", "ms", 1e3 * (add_s + transform_s),
+             "particle step", 1e3 * step_s),
+        _row(f"{size}: a step, output every 10 steps", "ms", 1e3 * (add_s + 0.1 * transform_s),
+             "particle step", 1e3 * step_s),
+    ]  # fmt: skip
+
+
+def _started(config: KelvinHelmholtz, electrons: int) -> tuple[pic.Slab, ...]:
+    """The one slab of a run after two steps."""
+    course.warm_up(config.plasma.dtype, config.far_field())
+    slabs = pic.allocate(config.plasma, particles=electrons, zeros=pic.private_zeros)
+    course.fill(config, 1, slabs[0])
+    for _ in range(2):
+        pic.step(slabs, keep=True)
+    return slabs
+
+
+def _direct(config: KelvinHelmholtz, slab: pic.Slab, repetitions: int) -> float:
+    """Seconds per particle of the direct sum, of the first so many particles."""
+    assert config.radiation is not None
+    radiation = dataclasses.replace(config.radiation, method=Method.DIRECT)
+    far_field = FarField(
+        radiation,
+        omega=radiation.omega(config.plasma.omega_dt),
+        cell=(1.0 / config.plasma.step,) * 2,
+        length=config.grid,
+    )
+    state = slab.particles[course.ELECTRON].state[:, :DIRECT_PARTICLES].astype("f8")
+    position, now, before = state[:2], state[2:5], state[5:8]
+    far_field.add(position, before, now, 1.0, 1)
+    return _best(lambda: far_field.add(position, before, now, 1.0, 1), repetitions) / len(state.T)
+
+
+def _best(work: Callable[[], None], repetitions: int) -> float:
+    return min(_timed(work) for _ in range(repetitions))
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _row(
+    case: str, unit: str, value: float, peer: str | None = None, peer_value: float | None = None
+) -> dict[str, Any]:
+    ratio = None if peer_value is None else peer_value / value
+    return {"case": case, "unit": unit, "billow": value, "peer": peer, "peer_value": peer_value,
+            "ratio": ratio}  # fmt: skip
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    table = Table(title="far-field radiation, 4 directions x 512 frequencies, one thread")
+    for column in ("case", "unit", "billow", "peer", "", "ratio"):
+        table.add_column(column, justify="left" if column in ("case", "unit", "peer") else "right")
+    for row in rows:
+        peer = "" if row["peer_value"] is None else f"{row['peer_value']:.2f}"
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        table.add_row(
+            row["case"], row["unit"], f"{row['billow']:.2f}", row["peer"] or "", peer, ratio
+        )
+    Console().print(table)
