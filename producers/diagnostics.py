@@ -226,17 +226,18 @@ STRAIGHT = 0.04  # rms of ln(amplitude) about the line, at most
 POINTS = 6  # in a window, at least
 EFOLDINGS = 1.5  # in a window, at least
 NONLINEAR = 0.3  # of the wave's largest amplitude: beyond it, it saturates
+LEADING = 0.1  # of the largest amplitude of all waves: then the linear phase is not over yet
 
 
 def dominant_mode(amplitudes: Array) -> int:
-    """The wave that leads as the linear phase ends; amplitudes (times, modes), mode 0 is no wave.
+    """The wave that leads in the linear phase; amplitudes (times, modes), mode 0 is no wave.
 
-    That is at the last time before all waves together pass NONLINEAR of their largest amplitude.
-    Later the long waves are driven by the short ones and grow faster than linear theory.
+    At the last time before all waves together first pass LEADING of their largest amplitude: late
+    enough to stand out of the noise, and before the long waves, which the short ones drive and
+    which then grow faster than linear theory, can have overtaken them.
     """
     together = np.sqrt(np.sum(amplitudes[:, 1:] ** 2, axis=1))
-    last = _end_of_linear_phase(together)
-    return 1 + int(np.argmax(amplitudes[last, 1:]))
+    return 1 + int(np.argmax(amplitudes[_last_before(together, LEADING), 1:]))
 
 
 def fit_growth(times: Array, amplitude: Array, mode: int) -> Growth | None:
@@ -248,7 +249,7 @@ def fit_growth(times: Array, amplitude: Array, mode: int) -> Growth | None:
     the wave stands out, and saturation after it, bend the line and so are left out. The energy of
     the whole field is no measure: noise and the constant field B_z(k = 0) hide the wave in it.
     """
-    stop = _end_of_linear_phase(amplitude) + 1
+    stop = _last_before(amplitude, NONLINEAR) + 1
     good = np.isfinite(amplitude[:stop]) & (amplitude[:stop] > 0)
     start = 0 if good.all() else stop - int(np.argmin(good[::-1]))  # after the last zero
     t = np.asarray(times[start:stop], np.float64)
@@ -271,9 +272,9 @@ def fit_growth(times: Array, amplitude: Array, mode: int) -> Growth | None:
     return best
 
 
-def _end_of_linear_phase(amplitude: Array) -> int:
-    """The last row before the amplitude first passes NONLINEAR of its largest."""
-    beyond = np.asarray(amplitude) > NONLINEAR * np.max(amplitude)
+def _last_before(amplitude: Array, share: float) -> int:
+    """The last row before the amplitude first passes this share of its largest."""
+    beyond = np.asarray(amplitude) > share * np.max(amplitude)
     return max(0, int(np.argmax(beyond)) - 1)
 
 
