@@ -56,7 +56,7 @@ def places(
     """All paths, before anything is started; ConfigError when one is taken or cannot be drawn."""
     if (plot or movie) and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(
-            "--plot: wanted matplotlib, which is not installed. pip install 'billow[plot]'."
+            "--plot, --movie: wanted matplotlib, got none. pip install 'billow[plot]'."
         )
     if out is not None and stream is not None:
         raise ConfigError("--out and --stream: wanted one of the two, got both.")
@@ -64,8 +64,8 @@ def places(
         raise ConfigError(
             f"--out {out}: wanted the path of a new BP5 folder, as in khi.bp5, got '{out.suffix}'."
         )
-    stem = f"{config.name}-simulate-{time.strftime('%Y%m%d-%H%M%S')}"
-    beside = (Path("runs") / stem / "x").parent if out is None else out.parent
+    folder = Path("runs") / f"{config.name}-simulate-{time.strftime('%Y%m%d-%H%M%S')}"
+    beside = folder if out is None else out.parent
     prefix = "" if out is None else f"{out.name.removesuffix('.bp5').removesuffix('.bp')}."
     found = Places(
         series=out,
@@ -124,6 +124,8 @@ def _run(config: Config, producer: Producer, observer: Any, where: Places, scree
         stack.callback(getattr(iterations, "close", lambda: None))
         stop = stack.enter_context(_stop_requests())
         frames = stop.wait_for(iterations)  # ranks start before there are threads
+        if frames is None:
+            return not stop.asked
         writer = stack.enter_context(_writer(config, producer, where, screen))
         table = stack.enter_context(_table(where.energies))
         stack.enter_context(screen)
