@@ -151,14 +151,16 @@ def _writer(
             yield writer
     elif where.stream is not None:
         screen.say(f"waiting for a reader of {where.stream} ({stream.engine})")
-        asked = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the engine waits without us
+        stops = (signal.SIGINT, signal.SIGTERM)
+        before = {n: signal.signal(n, signal.SIG_DFL) for n in stops}  # the engine waits without us
         try:
             opened = streams.open_writer(
                 stream.engine, where.stream, producer.series(),
                 parameters=stream.parameters, encoding=stream.encoding,
             )  # fmt: skip
         finally:
-            signal.signal(signal.SIGINT, asked)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         with opened as writer:
             yield writer
     else:

@@ -2,15 +2,22 @@
 
 import csv
 import importlib.util
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from producers.khi import KelvinHelmholtz
 from workflow import simulate
 from workflow.config import read_config
 from workflow.errors import ConfigError
+from workflow.types import Frame, Hosting
 
 LAPTOP = Path(__file__).parents[2] / "configs" / "khi-laptop.yaml"
+PLASMA = KelvinHelmholtz(grid=(16, 32), particles_per_cell=1, last_step=8, period=2)
 
 
 @pytest.fixture
@@ -77,3 +84,40 @@ def test_the_table_keeps_the_columns_of_its_first_row(tmp_path):
         with path.open() as file:  # while it is still written
             rows = list(csv.DictReader(file))
     assert rows == [{"iteration": "3", "Ex_J": "1.25e-12"}, {"iteration": "4", "Ex_J": ""}]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """A producer that is interrupted by Ctrl-C while it computes iteration number `at`."""
+
+    at: int
+
+    def offers(self):
+        return PLASMA.offers()
+
+    def series(self):
+        return PLASMA.series()
+
+    def boxes(self):
+        return 1
+
+    def iterations(self, seed: int, *, hosting: Hosting) -> Iterator[tuple[Frame, ...]]:
+        for i, frames in enumerate(PLASMA.iterations(seed, hosting=Hosting.INLINE)):
+            if i == self.at:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield frames
+
+
+@pytest.mark.parametrize(("at", "files"), [(0, []), (2, ["x.bp5", "x.energies.csv"])])
+def test_an_interruption_leaves_whole_iterations_or_nothing(capsys, tmp_path, at, files):
+    producer = f"source.producer={{use: '{__name__}:Interrupted', at: {at}}}"
+    config = read_config(LAPTOP, [producer])
+    handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    where = placed(config, out=tmp_path / "x.bp5")
+    assert simulate.simulate(config, where, plain=True) is False
+    assert "interrupted" in capsys.readouterr().out
+    assert sorted(p.name for p in tmp_path.iterdir()) == files
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    if files:
+        with where.energies.open() as file:
+            assert [row["iteration"] for row in csv.DictReader(file)] == ["0", "2"]
