@@ -178,7 +178,7 @@ class Observer:
             return []
         said = []
         if self.omega_pe:
-            words = f"{self.omega_pe:.4g} rad/s, of {self._plasma} at its mean density"
+            words = f"{self.omega_pe:.4g} rad/s, of {self._plasma} at its mean density here"
             said.append(("omega_pe", words))
         said.append(("energy drift", self._drift()))
         said.append(("growth of B_z", self._growth_words()))

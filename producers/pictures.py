@@ -62,8 +62,9 @@ def film(observer: Observer, path: Path, title: str) -> None:
     album = observer.album.pictures
     names = _planes(album[0])
     tall = _aspect(album[0])
+    size = (3.2 * len(names), 3.0 * tall + 0.5)
     figure, all_axes = pyplot.subplots(
-        1, len(names), figsize=(4.6 * len(names), 4.2 * tall + 0.8), squeeze=False
+        1, len(names), figsize=size, squeeze=False, layout="constrained"
     )
     images = [_show(axes, album[0], n) for axes, n in zip(all_axes[0], names, strict=True)]
 
