@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from producers import pic, units
+from producers import pic, shear, units
 from producers.course import Run
 from producers.radiation import FarField, Radiation
 from producers.shear import Perturbation, Start
@@ -136,6 +136,11 @@ class KelvinHelmholtz:
     def iterations(self, seed: int, *, hosting: Hosting) -> Run:
         """The outputs of one run; nothing is computed and no process is there before the first."""
         return Run(self, seed, hosting)
+
+    def cold_growth_rate(self, k: float) -> float:
+        """Of a wave of k [1/m] along x on a sharp step of cold streams [1/s]; see shear.py."""
+        omega_pe = units.plasma_frequency(self.density_m3)
+        return omega_pe * shear.growth_rate(k * units.C / omega_pe, self.gamma, self.mass_ratio)
 
     # ------------------------------------------------------------ derived
 
