@@ -76,7 +76,7 @@ def _of_box(electrons: int, height: int, repetitions: int) -> list[dict[str, Any
 
 def _started(config: KelvinHelmholtz, electrons: int) -> tuple[pic.Slab, ...]:
     """The one slab of a run after two steps."""
-    course.warm_up(config.plasma.dtype, config.far_field())
+    course.warm_up(config.plasma, config.far_field())
     slabs = pic.allocate(config.plasma, particles=electrons, zeros=pic.private_zeros)
     course.fill(config, 1, slabs[0])
     for _ in range(2):
@@ -94,10 +94,10 @@ def _direct(config: KelvinHelmholtz, slab: pic.Slab, repetitions: int) -> float:
         cell=(1.0 / config.plasma.step,) * 2,
         length=config.grid,
     )
-    state = slab.particles[course.ELECTRON].state[:, :DIRECT_PARTICLES].astype("f8")
-    position, now, before = state[:2], state[2:5], state[5:8]
+    at, inside, u = (a[:, :DIRECT_PARTICLES] for a in pic.read(slab, course.ELECTRON))
+    position, now, before = at + inside, u[:3].astype("f8"), u[3:].astype("f8")
     far_field.add(position, before, now, 1.0, 1)
-    return _best(lambda: far_field.add(position, before, now, 1.0, 1), repetitions) / len(state.T)
+    return _best(lambda: far_field.add(position, before, now, 1.0, 1), repetitions) / len(u.T)
 
 
 def _best(work: Callable[[], None], repetitions: int) -> float:

@@ -32,7 +32,7 @@ class CounterBeams(Setup):
     grid: tuple[int, ...] = (192, 32)
     along: Literal["x", "y", "z"] = "x"
     particles_per_cell: int = 16
-    perturbation: Perturbation | None = None  # u along the beams += +-amplitude cos(k x)
+    perturbation: Perturbation | None = None  # u of both along the beams += amplitude cos(k x)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +55,5 @@ class CounterBeams(Setup):
         beam += sign * self.gamma * shear.beta(self.gamma)
         if self.perturbation is not None:
             k = 2.0 * math.pi * self.perturbation.mode / self.grid[0]
-            wave = np.cos(k * (cells[0] + inside[0]))
-            beam += self.perturbation.amplitude * wave * (1.0 if self.along == "x" else sign)
+            beam += self.perturbation.amplitude * np.cos(k * (cells[0] + inside[0]))
         return cells, inside, electrons, np.zeros_like(electrons)

@@ -13,7 +13,7 @@ from math import ceil, sqrt
 import numpy as np
 from numba import njit
 
-from producers.splines import LANES
+from producers.layout import LANES
 
 _LANES = np.uintp(LANES)
 
@@ -90,10 +90,11 @@ def read(block, first, count, width, cells, numbers):
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def pack(block, first, count, width, grid, first_row, mass, rows, out_cells, out_floats):
-    """Copy a species as openPMD numbers: cells x, y(, z) (d, n) int32, `rows` of the blocks float32.
+    """Copy a species as openPMD numbers: cells x, y(, z) (d, n) int32, `rows` as float32.
 
-    grid: (planes, rows, columns) of the slab. rows: (kind, row) of each output: kind 0 a place in the
-    cell, 1 a momentum, which is u m/m_e: of a macro-particle in units of w m_e c. Returns n.
+    grid: (planes, rows, columns) of the slab. rows: (kind, row of a block) of each output: kind 0 a
+    place in the cell, 1 a momentum, which is u m/m_e: of a macro-particle in units of w m_e c.
+    Returns n.
     """
     below_one = np.float32(0.99999994)  # the rounding to float32 must not leave the cell
     height, columns = grid[1], grid[2]

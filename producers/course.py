@@ -156,7 +156,11 @@ class Crew:
         return self
 
     def __call__(self, work: Callable[[pic.Slab], None]) -> None:
-        calls = map(work, self._slabs) if self._threads is None else self._threads.map(work, self._slabs)
+        calls = (
+            map(work, self._slabs)
+            if self._threads is None
+            else self._threads.map(work, self._slabs)
+        )
         for _ in calls:
             pass
 

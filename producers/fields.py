@@ -1,6 +1,6 @@
 """Yee's field solver on a slab, compiled. Arrays and units as in `producers.kernels`.
 
-Differences along z are taken over `up` planes: 1 in three dimensions; in two 0, so that they vanish.
+Differences along z are taken over `up` planes: 1 in three dimensions; 0 in two, where they vanish.
 K. S. Yee, IEEE Trans. Antennas Propag. 14, 302 (1966).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from producers.kernels import GUARD
+from producers.layout import GUARD
 
 _1 = np.uintp(1)
 

@@ -57,6 +57,11 @@ class KelvinHelmholtz(Setup):
         electrons[1] += self._seeded(cells[0] + inside[0], y)
         return cells, inside, electrons, ions
 
+    def cold_growth_rate(self, k: float) -> float:
+        """Of a wave of k [1/m] along x on a sharp step of cold streams [1/s]; see shear.py."""
+        omega_pe = units.plasma_frequency(self.density_m3)
+        return omega_pe * shear.growth_rate(k * units.C / omega_pe, self.gamma, self.mass_ratio)
+
     def _seeded(self, x: Array, y: Array) -> Array:
         """The perturbation's u_y at x, y [cells]."""
         if self.perturbation is None:

@@ -20,7 +20,6 @@ Units as in `producers.kernels`: c dt, dt, m_e c / (e dt); u = gamma beta.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,122 +27,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from producers import cells, fields, kernels
-from producers.kernels import DOWN, GUARD, TOO_FAST, UP, WITHIN
-from producers.splines import LANES
-from workflow.errors import ConfigError, DataError
+from producers.layout import DOWN, GUARD, LANES, TOO_FAST, UP, WITHIN
+from producers.plasma import MIN_ROWS, Plasma, Pusher, Shape, Species
+from workflow.errors import DataError
 from workflow.types import Array
 
-MIN_ROWS = 4  # of a slab: its guards reach into the next slab, and no further
+__all__ = ["MIN_ROWS", "Plasma", "Pusher", "Shape", "Species"]  # as pic.Plasma, to who runs one
+
 Allocate = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
-
-
-class Shape(enum.Enum):
-    """The particle shape: cloud-in-cell, triangular (PIConGPU's default), piecewise cubic."""
-
-    CIC = "cic"
-    TSC = "tsc"
-    PCS = "pcs"
-
-    @property
-    def order(self) -> int:
-        return {Shape.CIC: 1, Shape.TSC: 2, Shape.PCS: 3}[self]
-
-
-class Pusher(enum.Enum):
-    """How u turns around B: Boris (PIConGPU's default), or Higuera-Cary, exact for E x B drifts."""
-
-    BORIS = "boris"
-    HIGUERA_CARY = "higuera-cary"
-
-    @property
-    def code(self) -> tuple[int, ...]:
-        """As `producers.kernels` wants it."""
-        return {Pusher.BORIS: (), Pusher.HIGUERA_CARY: (0,)}[self]
-
-    @property
-    def label(self) -> str:
-        """As the ED-PIC extension of openPMD names it; "other" where it has no name."""
-        return {Pusher.BORIS: "Boris", Pusher.HIGUERA_CARY: "other"}[self]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Species:
-    """A kind of particle."""
-
-    name: str
-    charge: float  # [e] per real particle
-    mass: float  # [m_e] per real particle
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plasma:
-    """What a run is made of; fixes all coefficients of the step."""
-
-    grid: tuple[int, ...]  # cells x, y(, z); periodic
-    step: float  # c dt [cells]
-    omega_dt: float  # omega_p dt of electrons at the density that `per_cell` particles make
-    per_cell: int  # macro-particles per cell at that density
-    species: tuple[Species, ...]
-    shape: Shape
-    dtype: np.dtype[np.generic]
-    ranks: int
-    threads: int = 1  # of each rank
-    pusher: Pusher = Pusher.BORIS
-    keep_previous: bool = False
-
-    def __post_init__(self) -> None:
-        if len(self.grid) not in (2, 3):
-            raise ConfigError(f"grid: wanted cells x, y or x, y, z, got {len(self.grid)} numbers.")
-        for axis, n in zip("xz", (self.grid[0], *self.grid[2:]), strict=False):
-            if n < MIN_ROWS:
-                raise ConfigError(f"grid: wanted at least {MIN_ROWS} cells in {axis}, got {n}.")
-        most = self.grid[1] // MIN_ROWS
-        if not 1 <= self.ranks <= most:
-            raise ConfigError(
-                f"ranks: wanted 1 to {most} for {self.grid[1]} cells in y, got {self.ranks}. "
-                f"Each rank needs {MIN_ROWS} rows: use fewer ranks or a taller grid."
-            )
-        if not 1 <= self.threads <= most // self.ranks:
-            raise ConfigError(
-                f"threads: wanted 1 to {most // self.ranks} for {self.ranks} ranks and "
-                f"{self.grid[1]} cells in y, got {self.threads}. Each thread needs {MIN_ROWS} rows."
-            )
-        limit = len(self.grid) ** -0.5
-        if not 0 < self.step < limit:
-            raise ConfigError(
-                f"c dt / cell: wanted more than 0 and less than {limit:.3f} (Courant limit in "
-                f"{len(self.grid)} dimensions), got {self.step:.3f}. Use a shorter dt_s or a larger "
-                "cell_m."
-            )
-
-    @property
-    def planes(self) -> int:
-        """Cells in z; 1 in two dimensions."""
-        return math.prod(self.grid[2:])
-
-    @property
-    def width(self) -> int:
-        """Numbers per particle: places, u, and u one step before where it is kept."""
-        return len(self.grid) + 3 + 3 * self.keep_previous
-
-    @property
-    def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shape along x and y, and along z, as `producers.kernels` wants it."""
-        order = (0,) * self.shape.order
-        return order, order if len(self.grid) == 3 else ()
-
-    @property
-    def slabs(self) -> int:
-        return self.ranks * self.threads
-
-    def rows(self, slab: int) -> range:
-        """The rows of the grid that a slab owns."""
-        ny = self.grid[1]
-        return range(slab * ny // self.slabs, (slab + 1) * ny // self.slabs)
-
-    def neighbours(self, slab: int) -> tuple[int, int]:
-        """The slabs below (smaller y) and above."""
-        return (slab - 1) % self.slabs, (slab + 1) % self.slabs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +53,12 @@ class Particles:
 
     @property
     def block(self) -> Array:
-        return self.blocks[self.used[0]]
+        return np.asarray(self.blocks[self.used[0]])
 
     @property
     def starts(self) -> Array:
         """First block of every cell, and the end."""
-        return self.first[self.used[0]]
+        return np.asarray(self.first[self.used[0]])
 
     def __len__(self) -> int:
         return int(self.count.sum())
@@ -193,7 +84,7 @@ class Slab:
         return self.plasma.planes, len(self.rows), self.plasma.grid[0]
 
     def inside(self, array: Array) -> Array:
-        """The slab's own cells of a padded array: (..., y, x), in three dimensions (..., z, y, x)."""
+        """The slab's own cells of a padded array: (..., y, x) or (..., z, y, x)."""
         if len(self.plasma.grid) == 2:
             return array[..., 0, GUARD:-GUARD, GUARD:-GUARD]
         return array[..., GUARD:-GUARD, GUARD:-GUARD, GUARD:-GUARD]
@@ -245,7 +136,9 @@ def _room(plasma: Plasma, grid: int, particles: int, share: int, zeros: Allocate
         numbers=zeros((3, room, plasma.width), plasma.dtype),
         gone=zeros((3,), number),
     )
-    cells.lay_out(mine.starts, np.full(grid, min(plasma.per_cell, capacity // grid), np.int32), mine.count)
+    cells.lay_out(
+        mine.starts, np.full(grid, min(plasma.per_cell, capacity // grid), np.int32), mine.count
+    )
     return mine
 
 
@@ -293,9 +186,9 @@ def _move_over(slab: Slab, index: int) -> None:
 def crowded(slab: Slab, index: int, what: str, room: int) -> str:
     """The message for too many particles in one place."""
     return (
-        f"{slab.plasma.species[index].name}: the {what} of slab {slab.index} is full: wanted at most "
-        f"{room} particles. The plasma piles up there, which a sound run does not do: check dt_s "
-        "and cell_m, or use fewer ranks."
+        f"{slab.plasma.species[index].name}: the {what} of slab {slab.index} is full: wanted at "
+        f"most {room} particles. The plasma piles up there, which a sound run does not do: check "
+        "dt_s and cell_m, or use fewer ranks."
     )
 
 
@@ -327,9 +220,9 @@ def advance(slab: Slab, *, keep: bool = False) -> None:
         )
         if error == TOO_FAST:
             raise DataError(
-                f"{species.name}: a particle of slab {slab.index} wanted to pass more than one cell "
-                "in a step, or is not a number any more. The run has become unstable: use a shorter "
-                "dt_s, a smaller cell_m or more particles_per_cell."
+                f"{species.name}: a particle of slab {slab.index} wanted to pass more than one "
+                "cell in a step, or is not a number any more. The run has become unstable: use a "
+                "shorter dt_s, a smaller cell_m or more particles_per_cell."
             )
         if error:
             raise DataError(crowded(slab, index, "box of movers", mine.targets.shape[1]))

@@ -73,6 +73,12 @@ class Recording:
         rate_hz = self.rate_hz if hosting is Hosting.PROCESSES else 0.0
         return _paced(self._repeated(), rate_hz)
 
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The iterations that are streamed, as recorded; all of them once for each repetition."""
+        wanted = [i for i in self._described().iterations if self._wants(i)]
+        return tuple(wanted[:: self.period]) * self.repeat
+
     # ------------------------------------------------------------ reading
 
     def _repeated(self) -> Iterator[tuple[Frame, ...]]:

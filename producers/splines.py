@@ -21,17 +21,18 @@ promote float32 data.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba.extending import overload
 
-LANES = 16  # particles per block
-PARTS = 8  # partial sums per node
-# arcp: a division by a constant may become a product with its inverse, in the data's precision.
-INLINE = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract", "arcp"}}
-# Sums of finite numbers: what is multiplied by an exact zero may go.
-FINITE = {**INLINE, "fastmath": {"contract", "arcp", "nnan", "nsz"}}
+from producers.layout import N1, PARTS, U_PARTS
 
-_1, _PARTS = np.uintp(1), np.uintp(PARTS)
+# arcp: a division by a constant may become a product with its inverse, in the data's precision.
+INLINE: Any = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract", "arcp"}}
+# Sums of finite numbers: what is multiplied by an exact zero may go.
+FINITE: Any = {**INLINE, "fastmath": {"contract", "arcp", "nnan", "nsz"}}
+
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 THREE, FOUR, SIX, TWELVE = np.float32(3), np.float32(4), np.float32(6), np.float32(12)
 THREE_QUARTERS, THREE_HALVES = np.float32(0.75), np.float32(1.5)
@@ -133,7 +134,7 @@ def _put(weights, at, values):
 
     def more(weights, at, values):
         weights[at] = values[0]
-        put(weights, at + _1, values[1:])
+        put(weights, at + N1, values[1:])
 
     return one if values.count == 1 else more
 
@@ -150,7 +151,7 @@ def row(tile, at, x):
 def _row(tile, at, x):
     if x.count == 1:
         return lambda tile, at, x: x[0] * tile[at]
-    return lambda tile, at, x: x[0] * tile[at] + row(tile, at + _1, x[1:])
+    return lambda tile, at, x: x[0] * tile[at] + row(tile, at + N1, x[1:])
 
 
 def plane(tile, at, x, y):
@@ -295,7 +296,7 @@ def _add_row(sums, at, x, factor):
 
     def more(sums, at, x, factor):
         sums[at] += x[0] * factor
-        add_row(sums, at + _PARTS, x[1:], factor)
+        add_row(sums, at + U_PARTS, x[1:], factor)
 
     return one if x.count == 1 else more
 

@@ -26,7 +26,14 @@ EXAMPLES = """examples:
   billow run configs/picongpu-recording.yaml         learn from what PIConGPU wrote
   billow check my.yaml                               name every problem, start nothing
   billow watch runs/khi-laptop-20260101-120000       view of a run, running or finished
+  billow simulate configs/khi-laptop.yaml --plot     the plasma alone: energies, growth, picture
   billow init > my.yaml                              a commented config to start from
+"""
+SIMULATE_EXAMPLES = """examples:
+  billow simulate configs/khi-laptop.yaml                    compute, measure; keep energies.csv
+  billow simulate configs/khi-laptop.yaml --plot --movie     and draw the vortices
+  billow simulate configs/khi-laptop.yaml --out khi.bp5 source.producer.first_step=0
+  billow simulate configs/khi-laptop.yaml --stream khi.sst   for a reader that comes on its own
 """
 
 
@@ -78,12 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="say more on standard error")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, function: Any, text: str) -> argparse.ArgumentParser:
+    def add(
+        name: str, function: Any, text: str, examples: str = EXAMPLES
+    ) -> argparse.ArgumentParser:
         command = commands.add_parser(
             name,
             help=text,
             description=text,
-            epilog=EXAMPLES,
+            epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.set_defaults(command=function)
@@ -95,6 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--inline", action="store_true", help="the same graph in one thread, no Ray")
     run.add_argument("--address", help="of a Ray cluster (default: start Ray on this machine)")
     run.add_argument("--plain", action="store_true", help="lines instead of a live view")
+    simulate = add(
+        "simulate", _simulate, "run the producer alone: energies, growth rate, pictures",
+        SIMULATE_EXAMPLES,
+    )  # fmt: skip
+    _add_config(simulate)
+    simulate.add_argument("--out", type=Path, help="write a BP5 series here (default: none)")
+    simulate.add_argument("--stream", type=Path, help="publish on the config's stream, here")
+    simulate.add_argument("--plot", action="store_true", help="draw a PNG; needs billow[plot]")
+    simulate.add_argument("--movie", action="store_true", help="draw a GIF; needs billow[plot]")
+    simulate.add_argument("--plain", action="store_true", help="lines instead of a progress bar")
     check = add("check", _check, "validate a config and say what it would take; starts nothing")
     _add_config(check)
     watch = add("watch", _watch, "live view of a run, running or finished")
@@ -142,6 +161,17 @@ def _run(options: argparse.Namespace) -> int:
     if summary["status"] == "failed":
         return FAILED
     return INTERRUPTED if run.stop_asked else DONE
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from workflow import simulate
+
+    config = read_config(options.config, options.overrides)
+    where = simulate.places(
+        config, out=options.out, stream=options.stream, plot=options.plot, movie=options.movie
+    )
+    whole = simulate.simulate(config, where, plain=options.plain)
+    return DONE if whole else INTERRUPTED
 
 
 def _check(options: argparse.Namespace) -> int:

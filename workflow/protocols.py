@@ -31,7 +31,11 @@ from workflow.types import (
 
 @runtime_checkable
 class Producer(Protocol):
-    """A simulation, or a recording of one."""
+    """A simulation, or a recording of one.
+
+    Optional, for `billow simulate`: `outputs`, the sized sequence of its iterations, and
+    `cold_growth_rate(k)`, the linear theory of a wave of k [1/m] along x [1/s].
+    """
 
     def offers(self) -> tuple[str, ...]:
         """Names of the records that every iteration has: "e/momentum", "e/weighting", "E", ..."""

@@ -26,8 +26,8 @@ OMEGA_DT, PER_CELL = 0.1, 6
 def hot(grid, dtype, shape, slabs):
     """A plasma so hot that most particles cross a cell per step: positions drawn in float32."""
     made = make(
-        grid=GRIDS[grid], step=0.98 * len(GRIDS[grid]) ** -0.5, omega_dt=OMEGA_DT, per_cell=PER_CELL,
-        species=SPECIES, shape=shape, dtype=dtype, ranks=slabs,
+        grid=GRIDS[grid], step=0.98 * len(GRIDS[grid]) ** -0.5, omega_dt=OMEGA_DT,
+        per_cell=PER_CELL, species=SPECIES, shape=shape, dtype=dtype, ranks=slabs,
     )  # fmt: skip
     rng = np.random.default_rng(5)
     n = math.prod(GRIDS[grid]) * PER_CELL

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers import ranks, shear
+from producers import ranks
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
-from producers.setup import Start
+from producers.setup import Start, lattice
 from producers.shear import Perturbation
 from workflow import plugins
 from workflow.errors import ConfigError, NodeLost
@@ -162,7 +162,7 @@ def test_the_start_does_not_depend_on_the_ranks():
 
 @pytest.mark.parametrize(("count", "shape"), [(25, (5, 5)), (9, (3, 3)), (12, (4, 3)), (7, (7, 1))])
 def test_a_lattice_is_as_square_as_can_be(count, shape):
-    places = shear.lattice(count)
+    places = lattice(count)
     assert places.shape == (2, count)
     assert tuple(len(np.unique(axis)) for axis in places) == shape
     np.testing.assert_allclose(places.mean(axis=1), 0.5)

@@ -150,7 +150,9 @@ def test_a_species_of_any_name_becomes_samples(recording):
 )
 def test_the_chosen_iterations_come_in_rising_order(recording, fields, steps):
     path, _ = recording
-    assert steps_of(taken(Recording(path=str(path), **fields))) == steps
+    producer = Recording(path=str(path), **fields)
+    assert steps_of(taken(producer)) == steps
+    assert len(producer.outputs) == len(steps)
 
 
 def test_time_goes_on_when_the_recording_is_repeated(recording):
