@@ -1,0 +1,229 @@
+"""The particle-in-cell solver, timed against the codes a physicist can install with pip.
+
+All run the case of `benchmarks.peers.case` in the same minutes, alternately (ours, peer, ours,
+peer ...), each in a process of its own; the ratio is the median of the ratios within the rounds.
+lambdapic has the same algorithm as ours at TSC float64 (Yee, Boris, Esirkepov) and is the
+like-for-like peer; pi-PIC has spectral fields. How to install them: `benchmarks.peers`.
+
+Wall time decides, in the least crowded of five stretches of a process. Processor time per thread
+stands beside it, because machines are shared, and so does the crowding that was left; a code that
+spins while it waits for a crowded-out thread burns processor time, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks import triad
+from producers.pic import Shape
+
+ROOT = Path(__file__).parents[1]
+PEER_PYTHON = "BILLOW_PEER_PYTHON"  # environment variable: the interpreter that has the peers
+STRETCH = 5_000_000  # particle-steps, at least
+OUT_OF_CACHE_MIB = 2048
+ITEMSIZE = {"float32": 4, "float64": 8}
+WALL, CPU = "ns_per_particle_step", "cpu_ns_per_particle_step"
+UNITS = {
+    WALL: "ns per particle-step",
+    CPU: "processor ns per particle-step and thread",
+    "gb_per_s": "GB/s",
+}
+Lap = dict[str, Any]  # what a process reports
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A code to compare with."""
+
+    name: str
+    is_like: str  # what to know before comparing
+
+
+PEERS = (
+    Peer(name="lambdapic", is_like="the same algorithm"),
+    Peer(name="pipic", is_like="spectral fields, its own shape"),
+)
+NOTES = "; ".join(f"{peer.name}: {peer.is_like}" for peer in PEERS) + (
+    "; crowd: cores more than there are that all work wanted"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Cells along each side, particles per cell of each of two species, threads."""
+
+    grid: int
+    per_cell: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.grid}² x {self.per_cell}, {self.threads} thread{'s'[: self.threads - 1]}"
+
+    @property
+    def particles(self) -> int:
+        return 2 * self.per_cell * self.grid**2
+
+    @property
+    def options(self) -> list[str]:
+        steps = max(5, STRETCH // self.particles)
+        values = vars(self) | {"steps": steps}
+        return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+
+    def state_mib(self, dtype: str) -> int:
+        """Memory of all particles' x, y, ux, uy, uz."""
+        return max(1, self.particles * 5 * ITEMSIZE[dtype] // 2**20)
+
+
+def run(*, quick: bool) -> list[Row]:
+    """Time everything and print the tables; the median of 5 rounds, or, if quick, one round."""
+    console = Console()
+    python = os.environ.get(PEER_PYTHON, sys.executable)
+    peers = [peer for peer in PEERS if _installed(python, peer, console)]
+    rounds = 1 if quick else 5
+    small, small_2, large, large_2 = (
+        Size(grid=grid, per_cell=per_cell, threads=threads)
+        for grid, per_cell in ((128, 16), (256, 25))
+        for threads in (1, 2)
+    )
+    against, ours = [], []
+    for size in (small, small_2) if quick else (small, small_2, large, large_2):
+        against += _against_peers(size, peers, python, rounds, console)
+    for size in (small,) if quick else (small, small_2):
+        ours += _against_memory(size, rounds, console)
+    _print(f"Ours and peers, median of {rounds}", against, console)
+    _print(f"Ours and memory, median of {rounds}", ours, console)
+    return against + ours
+
+
+# ---------------------------------------------------------------- processes
+
+
+def _installed(python: str, peer: Peer, console: Console) -> bool:
+    """Whether the interpreter imports the peer; says so if not."""
+    done = subprocess.run([python, "-c", f"import {peer.name}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        console.print(
+            f"{python} cannot import {peer.name} ({why}): ours is timed without it. To have it, "
+            f"see benchmarks/peers/__init__.py, and name the interpreter: --peer-python P.",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return done.returncode == 0
+
+
+def _ours(size: Size, shape: Shape, dtype: str) -> Lap:
+    module = [sys.executable, "-m", "benchmarks.pic_case"]
+    return _last_line([*module, *size.options, f"--shape={shape.value}", f"--dtype={dtype}"])
+
+
+def _theirs(peer: Peer, python: str, size: Size) -> Lap:
+    script = ROOT / "benchmarks" / "peers" / f"{peer.name}_case.py"
+    return _last_line([python, str(script), *size.options])
+
+
+def _triad(mib: int, threads: int) -> Lap:
+    module = [sys.executable, "-m", "benchmarks.triad"]
+    return _last_line([*module, f"--mib={mib}", f"--threads={threads}"])
+
+
+def _last_line(command: Sequence[str]) -> Lap:
+    """What a process printed as its last line, JSON."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
+    found: Lap = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _against_peers(
+    size: Size, peers: Sequence[Peer], python: str, rounds: int, console: Console
+) -> list[Row]:
+    """TSC float64, ours and the peers' in turn: wall time, then processor time."""
+    ours: list[Lap] = []
+    theirs: dict[Peer, list[Lap]] = {peer: [] for peer in peers}
+    for _ in track(range(rounds), f"peers, {size}", console=console, transient=True):
+        ours.append(_ours(size, Shape.TSC, "float64"))
+        for peer in peers:
+            theirs[peer].append(_theirs(peer, python, size))
+    case = f"TSC float64, {size}"
+    if not peers:
+        return [_row(case, ours, key) for key in (WALL, CPU)]
+    return [
+        _row(case, ours, key, peer=f"{peer.name} {laps[0]['version']}", theirs=laps)
+        for peer, laps in theirs.items()
+        for key in (WALL, CPU)
+    ]
+
+
+def _against_memory(size: Size, rounds: int, console: Console) -> list[Row]:
+    """Every shape and precision of ours, beside what memory would allow."""
+    state = {dtype: size.state_mib(dtype) for dtype in ITEMSIZE}
+    speed = {mib: _triad(mib, size.threads) for mib in (OUT_OF_CACHE_MIB, *state.values())}
+    threads = str(size).rpartition(", ")[2]
+    rows = [_row(f"triad, {mib} MiB, {threads}", [speed[mib]], "gb_per_s") for mib in speed]
+    for dtype in ITEMSIZE:
+        least_ns = triad.bound(dtype=dtype, gb_per_s=speed[state[dtype]]["gb_per_s"])
+        for shape in track(tuple(Shape), f"{dtype}, {size}", console=console, transient=True):
+            laps = [_ours(size, shape, dtype) for _ in range(rounds)]
+            bound = [{WALL: least_ns}] * rounds
+            case = f"{shape.value.upper()} {dtype}, {size}"
+            rows.append(_row(case, laps, WALL, peer="memory bound", theirs=bound))
+    return rows
+
+
+def _row(
+    case: str, ours: list[Lap], key: str, *, peer: str | None = None, theirs: Sequence[Lap] = ()
+) -> Row:
+    row: Row = {
+        "case": case,
+        "unit": UNITS[key],
+        "billow": statistics.median(lap[key] for lap in ours),
+        "peer": peer,
+        "peer_value": None,
+        "ratio": None,
+        "crowding": max(lap.get("crowding", 0.0) for lap in (*ours, *theirs)),
+    }
+    if theirs:
+        ratios = [t[key] / o[key] for o, t in zip(ours, theirs, strict=True)]
+        row["peer_value"] = statistics.median(lap[key] for lap in theirs)
+        row["ratio"] = statistics.median(ratios)
+        row["ratio_range"] = [min(ratios), max(ratios)]
+    return row
+
+
+def _print(title: str, rows: Sequence[Row], console: Console) -> None:
+    """One table for each unit, which 80 columns hold."""
+    for unit in dict.fromkeys(row["unit"] for row in rows):
+        table = Table(title=f"{title}: {unit}", caption=NOTES)
+        for column in ("case", "billow", "peer", "its", "ratio", "range", "crowd"):
+            table.add_column(column, justify="left" if column in ("case", "peer") else "right")
+        for row in (r for r in rows if r["unit"] == unit):
+            table.add_row(row["case"], f"{row['billow']:.1f}", *_beside(row))
+        console.print(table)
+
+
+def _beside(row: Row) -> tuple[str, ...]:
+    """The peer's cells of a row, and the crowding."""
+    crowd = f"{row['crowding']:.1f}"
+    if row["peer"] is None:
+        return "", "", "", "", crowd
+    low, high = row["ratio_range"]
+    name, value = row["peer"], f"{row['peer_value']:.1f}"
+    return name, value, f"{row['ratio']:.2f}", f"{low:.2f}-{high:.2f}", crowd
