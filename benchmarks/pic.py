@@ -13,9 +13,7 @@ spins while it waits for a crowded-out thread burns processor time, too.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,11 +25,11 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import triad
+from benchmarks.processes import PEERS as PEERS_FOLDER
+from benchmarks.processes import call, installed, peer_python
 from producers.pic import Shape
 
-ROOT = Path(__file__).parents[1]
-PEER_PYTHON = "BILLOW_PEER_PYTHON"  # environment variable: the interpreter that has the peers
-STRETCH = 5_000_000  # particle-steps, at least
+STRETCH = 10_000_000  # particle-steps, at least
 OUT_OF_CACHE_MIB = 2048
 ITEMSIZE = {"float32": 4, "float64": 8}
 WALL, CPU = "ns_per_particle_step", "cpu_ns_per_particle_step"
@@ -90,8 +88,7 @@ class Size:
 def run(*, quick: bool) -> list[Row]:
     """Time everything and print the tables; the median of 5 rounds, or, if quick, one round."""
     console = Console()
-    python = os.environ.get(PEER_PYTHON, sys.executable)
-    peers = [peer for peer in PEERS if _installed(python, peer, console)]
+    peers = [peer for peer in PEERS if installed(peer.name, console)]
     rounds = 1 if quick else 5
     small, small_2, large, large_2 = (
         Size(grid=grid, per_cell=per_cell, threads=threads)
@@ -100,7 +97,7 @@ def run(*, quick: bool) -> list[Row]:
     )
     against, ours = [], []
     for size in (small, small_2) if quick else (small, small_2, large, large_2):
-        against += _against_peers(size, peers, python, rounds, console)
+        against += _against_peers(size, peers, rounds, console)
     for size in (small,) if quick else (small, small_2):
         ours += _against_memory(size, rounds, console)
     _print(f"Ours and peers, median of {rounds}", against, console)
@@ -111,28 +108,13 @@ def run(*, quick: bool) -> list[Row]:
 # ---------------------------------------------------------------- processes
 
 
-def _installed(python: str, peer: Peer, console: Console) -> bool:
-    """Whether the interpreter imports the peer; says so if not."""
-    done = subprocess.run([python, "-c", f"import {peer.name}"], capture_output=True, text=True)
-    if done.returncode != 0:
-        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        console.print(
-            f"{python} cannot import {peer.name} ({why}): ours is timed without it. To have it, "
-            f"see benchmarks/peers/__init__.py, and name the interpreter: --peer-python P.",
-            highlight=False,
-            soft_wrap=True,
-        )
-    return done.returncode == 0
-
-
 def _ours(size: Size, shape: Shape, dtype: str) -> Lap:
     module = [sys.executable, "-m", "benchmarks.pic_case"]
     return _last_line([*module, *size.options, f"--shape={shape.value}", f"--dtype={dtype}"])
 
 
-def _theirs(peer: Peer, python: str, size: Size) -> Lap:
-    script = ROOT / "benchmarks" / "peers" / f"{peer.name}_case.py"
-    return _last_line([python, str(script), *size.options])
+def _theirs(peer: Peer, size: Size) -> Lap:
+    return _last_line([peer_python(), PEERS_FOLDER / f"{peer.name}_case.py", *size.options])
 
 
 def _triad(mib: int, threads: int) -> Lap:
@@ -140,28 +122,23 @@ def _triad(mib: int, threads: int) -> Lap:
     return _last_line([*module, f"--mib={mib}", f"--threads={threads}"])
 
 
-def _last_line(command: Sequence[str]) -> Lap:
-    """What a process printed as its last line, JSON."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
-    found: Lap = json.loads(done.stdout.strip().splitlines()[-1])
+def _last_line(command: Sequence[str | Path]) -> Lap:
+    """What a process reported: its last line, JSON."""
+    found: Lap = json.loads(call(command).strip().splitlines()[-1])
     return found
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _against_peers(
-    size: Size, peers: Sequence[Peer], python: str, rounds: int, console: Console
-) -> list[Row]:
+def _against_peers(size: Size, peers: Sequence[Peer], rounds: int, console: Console) -> list[Row]:
     """TSC float64, ours and the peers' in turn: wall time, then processor time."""
     ours: list[Lap] = []
     theirs: dict[Peer, list[Lap]] = {peer: [] for peer in peers}
     for _ in track(range(rounds), f"peers, {size}", console=console, transient=True):
         ours.append(_ours(size, Shape.TSC, "float64"))
         for peer in peers:
-            theirs[peer].append(_theirs(peer, python, size))
+            theirs[peer].append(_theirs(peer, size))
     case = f"TSC float64, {size}"
     if not peers:
         return [_row(case, ours, key) for key in (WALL, CPU)]

@@ -183,7 +183,8 @@ def _bench(options: argparse.Namespace) -> int:
         if e.name != f"benchmarks.{name}":
             raise
         package = importlib.import_module("benchmarks")
-        known = sorted(p.stem for p in Path(package.__path__[0]).glob("[a-z]*.py"))
+        files = Path(package.__path__[0]).glob("[a-z]*.py")
+        known = sorted(p.stem for p in files if "\ndef run(" in p.read_text())
         raise ConfigError(f"bench '{options.name}': there is no such benchmark; {known}.") from e
     if options.peer_python:
         os.environ["BILLOW_PEER_PYTHON"] = options.peer_python

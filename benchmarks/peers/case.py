@@ -21,7 +21,7 @@ C = 299792458.0  # [m/s]
 FLOW_U = (GAMMA**2 - 1.0) ** 0.5  # gamma beta of the streams
 THERMAL_U = (TEMPERATURE_EV / 510998.95) ** 0.5  # spread of each component of the electrons' u
 
-
+STAT = Path("/proc/stat")
 STRETCHES = 5  # timed one after the other; the least crowded counts
 
 
@@ -73,7 +73,7 @@ def _seconds(stat: str) -> float:
 
 def _machine_busy_s() -> float:
     """Seconds of all cores together that were not idle, nor waiting for a disk."""
-    ticks = [int(t) for t in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    ticks = [int(t) for t in STAT.read_text().split("\n", 1)[0].split()[1:9]]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
