@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.processes import PEERS, call, installed, peer_python
+from benchmarks.processes import PEERS_FOLDER, call, installed, peer_python
 from producers import course, shear, units
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
@@ -98,7 +98,7 @@ def their_bz(config: KelvinHelmholtz) -> Array:
             steps=config.last_step,
             **{name: getattr(config, name) for name in scalars},
         )
-        call([peer_python(), PEERS / "lambdapic_growth.py", start, fields])
+        call([peer_python(), PEERS_FOLDER / "lambdapic_growth.py", start, fields])
         return np.load(fields)["bz"]
 
 

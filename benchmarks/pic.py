@@ -5,9 +5,10 @@ peer ...), each in a process of its own; the ratio is the median of the ratios w
 lambdapic has the same algorithm as ours at TSC float64 (Yee, Boris, Esirkepov) and is the
 like-for-like peer; pi-PIC has spectral fields. How to install them: `benchmarks.peers`.
 
-Wall time decides, in the least crowded of five stretches of a process. Processor time per thread
-stands beside it, because machines are shared, and so does the crowding that was left; a code that
-spins while it waits for a crowded-out thread burns processor time, too.
+Wall time decides, in the least crowded of five stretches of a process; rounds in which other work
+still took cores away count only if there are no others. Processor time per thread stands beside it,
+and so does the crowding that was left. (A code that spins while it waits for a crowded-out thread
+burns processor time, too.)
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import triad
-from benchmarks.processes import PEERS as PEERS_FOLDER
-from benchmarks.processes import call, installed, peer_python
+from benchmarks.processes import PEERS_FOLDER, call, installed, peer_python
 from producers.pic import Shape
 
+QUIET = 0.2  # crowding of a round that counts
 STRETCH = 10_000_000  # particle-steps, at least
 OUT_OF_CACHE_MIB = 2048
 ITEMSIZE = {"float32": 4, "float64": 8}
-WALL, CPU = "ns_per_particle_step", "cpu_ns_per_particle_step"
+WALL, CPU, BANDWIDTH = "ns_per_particle_step", "cpu_ns_per_particle_step", "gb_per_s"
 UNITS = {
     WALL: "ns per particle-step",
     CPU: "processor ns per particle-step and thread",
-    "gb_per_s": "GB/s",
+    BANDWIDTH: "GB/s",
 }
 Lap = dict[str, Any]  # what a process reports
 Row = dict[str, Any]
@@ -55,7 +56,7 @@ PEERS = (
     Peer(name="pipic", is_like="spectral fields, its own shape"),
 )
 NOTES = "; ".join(f"{peer.name}: {peer.is_like}" for peer in PEERS) + (
-    "; crowd: cores more than there are that all work wanted"
+    "; crowd: cores wanted beyond those there are, in the rounds that count (of: how many)"
 )
 
 
@@ -154,9 +155,9 @@ def _against_memory(size: Size, rounds: int, console: Console) -> list[Row]:
     state = {dtype: size.state_mib(dtype) for dtype in ITEMSIZE}
     speed = {mib: _triad(mib, size.threads) for mib in (OUT_OF_CACHE_MIB, *state.values())}
     threads = str(size).rpartition(", ")[2]
-    rows = [_row(f"triad, {mib} MiB, {threads}", [speed[mib]], "gb_per_s") for mib in speed]
+    rows = [_row(f"triad, {mib} MiB, {threads}", [speed[mib]], BANDWIDTH) for mib in speed]
     for dtype in ITEMSIZE:
-        least_ns = triad.bound(dtype=dtype, gb_per_s=speed[state[dtype]]["gb_per_s"])
+        least_ns = triad.bound(dtype=dtype, gb_per_s=speed[state[dtype]][BANDWIDTH])
         for shape in track(tuple(Shape), f"{dtype}, {size}", console=console, transient=True):
             laps = [_ours(size, shape, dtype) for _ in range(rounds)]
             bound = [{WALL: least_ns}] * rounds
@@ -168,28 +169,36 @@ def _against_memory(size: Size, rounds: int, console: Console) -> list[Row]:
 def _row(
     case: str, ours: list[Lap], key: str, *, peer: str | None = None, theirs: Sequence[Lap] = ()
 ) -> Row:
+    """Medians over the rounds that were not crowded, or over all if all were."""
+    rounds = list(zip(ours, theirs, strict=True)) if theirs else [(lap,) for lap in ours]
+    quiet = [laps for laps in rounds if _crowding(laps) < QUIET] or rounds
     row: Row = {
         "case": case,
         "unit": UNITS[key],
-        "billow": statistics.median(lap[key] for lap in ours),
+        "billow": statistics.median(laps[0][key] for laps in quiet),
         "peer": peer,
         "peer_value": None,
         "ratio": None,
-        "crowding": max(lap.get("crowding", 0.0) for lap in (*ours, *theirs)),
+        "rounds": len(quiet),
+        "crowding": max(_crowding(laps) for laps in quiet),
     }
     if theirs:
-        ratios = [t[key] / o[key] for o, t in zip(ours, theirs, strict=True)]
-        row["peer_value"] = statistics.median(lap[key] for lap in theirs)
+        ratios = [t[key] / o[key] for o, t in quiet]
+        row["peer_value"] = statistics.median(t[key] for _, t in quiet)
         row["ratio"] = statistics.median(ratios)
         row["ratio_range"] = [min(ratios), max(ratios)]
     return row
+
+
+def _crowding(laps: Sequence[Lap]) -> float:
+    return max(float(lap.get("crowding", 0.0)) for lap in laps)
 
 
 def _print(title: str, rows: Sequence[Row], console: Console) -> None:
     """One table for each unit, which 80 columns hold."""
     for unit in dict.fromkeys(row["unit"] for row in rows):
         table = Table(title=f"{title}: {unit}", caption=NOTES)
-        for column in ("case", "billow", "peer", "its", "ratio", "range", "crowd"):
+        for column in ("case", "billow", "peer", "its", "ratio", "range", "crowd", "of"):
             table.add_column(column, justify="left" if column in ("case", "peer") else "right")
         for row in (r for r in rows if r["unit"] == unit):
             table.add_row(row["case"], f"{row['billow']:.1f}", *_beside(row))
@@ -198,9 +207,11 @@ def _print(title: str, rows: Sequence[Row], console: Console) -> None:
 
 def _beside(row: Row) -> tuple[str, ...]:
     """The peer's cells of a row, and the crowding."""
-    crowd = f"{row['crowding']:.1f}"
+    crowd = f"{row['crowding']:.1f}", str(row["rounds"])
+    if row["unit"] == UNITS[BANDWIDTH]:
+        return ("",) * 6
     if row["peer"] is None:
-        return "", "", "", "", crowd
+        return "", "", "", "", *crowd
     low, high = row["ratio_range"]
     name, value = row["peer"], f"{row['peer_value']:.1f}"
-    return name, value, f"{row['ratio']:.2f}", f"{low:.2f}-{high:.2f}", crowd
+    return name, value, f"{row['ratio']:.2f}", f"{low:.2f}-{high:.2f}", *crowd

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 ROOT = Path(__file__).parents[1]
-PEERS = ROOT / "benchmarks" / "peers"
+PEERS_FOLDER = ROOT / "benchmarks" / "peers"
 
 
 def call(command: Sequence[str | Path]) -> str:

@@ -7,6 +7,8 @@ without Esirkepov's continuity, and its particle shape is not documented. It shu
 cells itself. Its units are CGS.
 """
 
+import os
+import tempfile
 from importlib import metadata
 
 from case import (
@@ -30,6 +32,7 @@ def main() -> None:
     parser.add_argument("--solver", default="fourier_boris", help="or ec, ec2: energy-conserving")
     options = parser.parse_args()
     hold_threads(options.threads)
+    os.chdir(tempfile.mkdtemp(prefix="pipic-"))  # it leaves two log files where it runs
     simulation = flow(options.solver, options.grid, options.per_cell)
     simulation.advance(time_step=DT_S, number_of_iterations=options.warm_up)
     stretch = {"time_step": DT_S, "number_of_iterations": options.steps}

@@ -20,6 +20,14 @@ def test_the_ratio_is_the_median_within_rounds_not_the_ratio_of_medians():
     assert row["ratio_range"] == [1.0, 4.0]
 
 
+def test_a_crowded_round_does_not_count_beside_a_quiet_one():
+    ours = [{pic.WALL: 10.0, "crowding": 0.0}, {pic.WALL: 30.0, "crowding": 0.0}]
+    theirs = [{pic.WALL: 20.0, "crowding": 0.1}, {pic.WALL: 300.0, "crowding": 0.9}]
+    row = pic._row("case", ours, pic.WALL, peer="peer 1.0", theirs=theirs)
+    assert (row["ratio"], row["rounds"], row["crowding"]) == (2.0, 1, 0.1)
+    assert pic._row("case", ours[1:], pic.WALL, peer="p", theirs=theirs[1:])["crowding"] == 0.9
+
+
 def test_the_memory_bound_is_five_numbers_in_and_out():
     assert triad.bound(dtype="float32", gb_per_s=40.0) == pytest.approx(1.0)
     assert triad.bound(dtype="float64", gb_per_s=40.0) == pytest.approx(2.0)
