@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 PEERS_FOLDER = ROOT / "benchmarks" / "peers"
 
 
-def call(command: Sequence[str | Path]) -> str:
+def call(command: Sequence[str | Path], *, folder: Path = ROOT) -> str:
     """What a process printed; RuntimeError with its last words if it failed."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
@@ -33,7 +34,8 @@ def peer_python() -> str:
 def installed(peer: str, console: Console) -> bool:
     """Whether that interpreter imports the peer; says so if not."""
     try:
-        call([peer_python(), "-c", f"import {peer}"])
+        with tempfile.TemporaryDirectory() as folder:  # importing pipic writes a log file
+            call([peer_python(), "-c", f"import {peer}"], folder=Path(folder))
     except (RuntimeError, OSError) as e:
         why = (str(e).strip().splitlines() or ["no message"])[-1]
         console.print(

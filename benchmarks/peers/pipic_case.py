@@ -32,7 +32,12 @@ def main() -> None:
     parser.add_argument("--solver", default="fourier_boris", help="or ec, ec2: energy-conserving")
     options = parser.parse_args()
     hold_threads(options.threads)
-    os.chdir(tempfile.mkdtemp(prefix="pipic-"))  # it leaves two log files where it runs
+    with tempfile.TemporaryDirectory(prefix="pipic-") as folder:
+        os.chdir(folder)  # it leaves two log files where it runs
+        measure(options)
+
+
+def measure(options) -> None:
     simulation = flow(options.solver, options.grid, options.per_cell)
     simulation.advance(time_step=DT_S, number_of_iterations=options.warm_up)
     stretch = {"time_step": DT_S, "number_of_iterations": options.steps}
