@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import PEERS_FOLDER, call, installed, peer_python
-from producers import course, shear, units
+from producers import shear, units
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
 from producers.shear import Perturbation
@@ -81,10 +81,9 @@ def our_bz(config: KelvinHelmholtz) -> Array:
 
 def their_bz(config: KelvinHelmholtz) -> Array:
     """B_z (outputs, ny, nx) of lambdapic, from the same particles."""
-    rows = [course.start_row(config, 0, row) for row in range(config.grid[1])]
-    cells, electrons, ions = (np.concatenate(part, axis=1) for part in zip(*rows, strict=True))
-    for species in (electrons, ions):
-        species[:2] += cells
+    rows = [config.particles(0, row) for row in range(config.grid[1])]
+    cells, inside, *momenta = (np.concatenate(part, axis=1) for part in zip(*rows, strict=True))
+    electrons, ions = (np.concatenate([cells + inside, u]) for u in momenta)
     scalars = ("cell_m", "dt_s", "density_m3", "mass_ratio", "period")
     with tempfile.TemporaryDirectory(prefix="billow-bench-") as folder:
         start, fields = Path(folder) / "start.npz", Path(folder) / "fields.npz"

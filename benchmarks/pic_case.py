@@ -18,7 +18,7 @@ def main() -> None:
 
     from producers import pic
     from producers.khi import KelvinHelmholtz
-    from producers.shear import Start
+    from producers.setup import Start
     from workflow.types import Hosting
 
     config = KelvinHelmholtz(

@@ -46,7 +46,12 @@ EXP = tuple(  # 2^-f in powers of f, 0 <= f < 1
 )
 
 
-@njit(cache=True, fastmath=True, error_model="numpy", inline="always")
+# No reordering and no estimates: a loop has a vector and a scalar version, chosen by where arrays
+# happen to lie, and both must give the same bits.
+EXACT = {"contract", "nnan", "ninf", "nsz"}
+
+
+@njit(cache=True, fastmath=EXACT, error_model="numpy", inline="always")
 def velocity(turn, height, eps, speed):
     """v_x, v_y [c] at phases a = 2 pi turn, b = ln 2 height; float32 scalars."""
     turn -= np.floor(turn + HALF)
@@ -64,14 +69,14 @@ def velocity(turn, height, eps, speed):
     return -np.copysign(HALF - HALF * w * w, height) * scale, eps * w * sine * scale
 
 
-@njit(cache=True, fastmath=True, error_model="numpy", inline="always")
+@njit(cache=True, fastmath=EXACT, error_model="numpy", inline="always")
 def _wrap(z, low, length):
     """z in [low, low + length), after at most one period."""
     z += length if z < low else ZERO
     return z - (length if z >= low + length else ZERO)
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
+@njit(cache=True, fastmath=EXACT, error_model="numpy")
 def _step(count, cells, state, first, new_cells, new_state, new_first, row, flow, eps, step, mass):
     """One step of `count` particles by the midpoint rule, from one place into another."""
     columns, bottom, rows = row
@@ -109,7 +114,7 @@ def _remember(count, state, first, new_state, new_first):
         new_state[5, new_start + b] = state[3, start + b]
 
 
-@njit(cache=True, fastmath=True, error_model="numpy")
+@njit(cache=True, fastmath=EXACT, error_model="numpy")
 def advance(first, last, cells, state, new_cells, new_state, row, flow, eps, step, mass):
     """All steps of a row's particles from one output to the next, block by block.
 
