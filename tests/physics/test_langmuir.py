@@ -6,7 +6,7 @@ One power m from the deposition and the gather each, over two because the square
 multiply; the half because div E and J live half a cell apart. Wrong orders of either show up here.
 
     ions that swing, too    w_p^2 -> w_p^2 (1 + m_e / m_i)
-    warm electrons          w^2 = w_p^2 + 3 k^2 v_th^2 (Bohm and Gross; next: + 6 (k v_th)^4 / w_p^2)
+    warm electrons          w^2 = w_p^2 + 3 k^2 v_th^2 (Bohm, Gross; next: 6 (k v_th)^4 / w_p^2)
 """
 
 from statistics import NormalDist
@@ -21,7 +21,7 @@ ELECTRONS = pic.Species(name="e", charge=-1.0, mass=1.0)
 
 
 def swinging(grid, axis, *, shape, dtype="float64", per_cell=(16, 2), omega_dt=0.1, ions=()):
-    """A plasma whose electrons move as sin(k x) along an axis of one wavelength; ions against it."""
+    """A plasma whose electrons move as sin(k x) along one axis, ions against them."""
     slabs = make(
         grid=grid, step=0.5, omega_dt=omega_dt, per_cell=int(np.prod(per_cell)),
         species=(ELECTRONS, *ions), shape=shape, dtype=dtype,
