@@ -1,12 +1,12 @@
 """One charge in uniform fields.
 
-Gyration: |u| stays exactly, and the phase advances per step by 2 atan(tau / g), tau = w_c dt / 2, with
+Gyration: |u| stays exactly; the phase advances per step by 2 atan(tau / g), tau = w_c dt / 2, with
 
     Boris           g = gamma
     Higuera-Cary    g^2 = [s + sqrt(s^2 + 4 (tau^2 + (u.tau)^2))] / 2,  s = gamma^2 - tau^2
 
-E x B: a charge that starts at v = E x B / B^2 feels no force. Higuera-Cary keeps it there to rounding;
-Boris drifts off by a second-order error in dt.
+E x B: a charge that starts at v = E x B / B^2 feels no force. Higuera-Cary keeps it there to
+rounding; Boris drifts off by a second-order error in dt.
 """
 
 import numpy as np
