@@ -27,20 +27,20 @@ def theory(k, gamma):
 
 def rate(gamma, *, grid, along, field):
     """Fitted growth rate [omega_p] of the wave with k = 2 along x, one wavelength long."""
-    k, beams = 2.0, theory(2.0, gamma)
-    skin_m = units.C / units.plasma_frequency(1e25)
-    cell_m = 2.0 * math.pi / k * skin_m / grid[0]
+    k, expected = 2.0, theory(2.0, gamma)
+    cell = 2.0 * math.pi / k / grid[0]  # [c/omega_p]
+    cell_m = cell * units.C / units.plasma_frequency(1e25)
     config = CounterBeams(
         grid=grid, along=along, gamma=gamma, temperature_ev=0.0, particles_per_cell=16,
         cell_m=cell_m, dt_s=0.5 * cell_m / units.C, mass_ratio=1e9, dtype="float64",
-        perturbation=Perturbation(mode=1, amplitude=1e-6), last_step=int(9.0 / beams / 0.049),
-        period=5,
+        perturbation=Perturbation(mode=1, amplitude=1e-6),
+        last_step=math.ceil(9.0 / expected / (0.5 * cell)), period=5,
     )  # fmt: skip
     times, amplitude = [], []
     for (frame,) in config.iterations(0, hosting=Hosting.INLINE):
         times.append(frame.iteration * config.plasma.omega_dt)
         amplitude.append(abs(np.fft.fft(frame.arrays[field], axis=-1)[..., 1].mean()))
-    folds = np.array(times) * beams
+    folds = np.array(times) * expected
     window = (folds > 4.0) & (folds < 9.0)
     assert window.sum() > 20
     return np.polyfit(np.array(times)[window], np.log(np.array(amplitude)[window]), 1)[0]
