@@ -2,10 +2,11 @@
 
 With 80 cells per wavelength a seeded wave grows at the rate of test_kelvin_helmholtz, low by the
 width of the shape, up to gamma = 1.5 with CIC (0.89 of it) and up to 1.3 with TSC (0.89). Beyond,
-something else grows at the shear planes, where the wider shape lets the streams overlap: with TSC
-1.25 times as fast as theory at 1.5; at gamma = 3 it is 2.5 times (CIC) and 4.4 times (TSC). Cold
-flows are unstable on a grid even without a shear (finite grid, numerical Cherenkov radiation): of
-CIC particles at gamma = 1.5 and 3, noise a few cells long grows faster than any wave of the shear.
+something else grows at the shear planes, faster the wider the shape (the cause is not proven: that
+the shapes of the two streams overlap there, is likely): with TSC 1.25 times as fast as theory at
+1.5; at gamma = 3 it is 2.5 times (CIC) and 4.4 times (TSC). Cold flows are unstable on a grid even
+without a shear (finite grid, numerical Cherenkov radiation): of CIC particles at gamma = 1.5 and 3,
+noise a few cells long grows faster than any wave of the shear.
 """
 
 import math
