@@ -14,8 +14,10 @@ import numpy as np
 from numba import njit
 
 from producers.layout import LANES
+from producers.vectors import prefetch
 
 _LANES = np.uintp(LANES)
+AHEAD = 8  # movers whose memory is asked for before it is needed
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -25,20 +27,14 @@ def roomy(n):
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def expect(incoming, targets, n, by):
-    """Count the n movers to each cell (by 1), or forget them (by 0)."""
+def expect(first, count, incoming, targets, n):
+    """Count n movers to each cell as incoming; returns whether there is room for all of them."""
+    fits = True
     for m in range(n):
-        incoming[targets[m]] = np.int32(by) * (incoming[targets[m]] + np.int32(1))
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def fits(first, count, incoming, targets, n):
-    """Whether the movers' cells have room for all that comes in."""
-    for m in range(n):
-        c = targets[m]
-        if count[c] + incoming[c] > (first[c + 1] - first[c]) * LANES:
-            return False
-    return True
+        c = np.uintp(targets[m])
+        incoming[c] += np.int32(1)
+        fits &= count[c] + incoming[c] <= (first[c + np.uintp(1)] - first[c]) * LANES
+    return fits
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -63,16 +59,27 @@ def move_over(block, first, count, width, new_block, new_first):
             new_block[to + n] = block[of + n]
 
 
+@njit(error_model="numpy", forceinline=True)
+def place(first, count, cell, width):
+    """Where the next particle of a cell goes."""
+    c = np.uintp(cell)
+    p = np.uintp(count[c])
+    return (np.uintp(first[c]) + p // _LANES) * np.uintp(width) * _LANES + p % _LANES
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
-def insert(block, first, count, width, targets, numbers, n):
+def insert(block, first, count, incoming, width, targets, numbers, n):
     """Put n movers into their cells, which have room."""
     for m in range(n):
-        c = targets[m]
-        p = np.uintp(count[c])
-        at = (np.uintp(first[c]) + p // _LANES) * np.uintp(width) * _LANES + p % _LANES
+        soon = place(first, count, targets[min(m + AHEAD, n - 1)], width)
+        for q in range(numbers.shape[1]):
+            prefetch(block, soon + np.uintp(q) * _LANES)
+        c = np.uintp(targets[m])
+        at = place(first, count, c, width)
         for q in range(numbers.shape[1]):
             block[at + np.uintp(q) * _LANES] = numbers[m, q]
-        count[c] += 1
+        count[c] += np.int32(1)
+        incoming[c] = np.int32(0)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -19,6 +19,9 @@ from producers.layout import (
     N4,
     N5,
     N6,
+    ROW_Z,
+    U_CHANGES,
+    U_FLOW,
     U_LANES,
     U_NEW,
     U_OLD,
@@ -28,6 +31,7 @@ from producers.layout import (
     WITHIN,
 )
 from producers.splines import HALF, ONE, TWO, ZERO, put, reach, whole
+from producers.vectors import add_scaled
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -46,56 +50,62 @@ def window(cell, order):
     return np.uintp(2 + first + min(cell, 0)), np.uintp(2 + first + nodes + max(cell, 0))
 
 
-@njit(error_model="numpy", forceinline=True)
-def weight(work, axis, node):
-    """(mean, change) of a particle's weight of a node of its six."""
-    at = U_WEIGHTS + axis * N6 + node
-    old, new = work[at], work[at + N3 * N6]
-    return HALF * (old + new), new - old
+@njit(error_model="numpy", forceinline=True, fastmath={"contract"})
+def prepare(work, depth):
+    """Turn a particle's weights at n, n + 1 into their mean and change; sum up the flow along x."""
+    for n in range(U_WEIGHTS, U_WEIGHTS + (N3 if len(depth) else N2) * N6):
+        old, new = work[n], work[n + N3 * N6]
+        work[n], work[n + N3 * N6] = HALF * (old + new), new - old
+    passed = ZERO * work[U_WEIGHTS]
+    for n in range(N5):
+        passed -= work[U_CHANGES + n]
+        work[U_FLOW + n] = passed
+    work[U_FLOW + N5] = ZERO
 
 
-@njit(error_model="numpy", nogil=True)
-def deposit_wide(work, current, k, j, i, mx, my, mz, amount, twelfth, way, order, depth):
+@njit(error_model="numpy", nogil=True, fastmath={"contract"})
+def deposit_wide(work, current, k, j, i, my, mz, amount, twelfth, way, order, depth):
     """The current of one particle that leaves its cell: six nodes each way, as far as they count.
 
-    mx, my, mz: cells that it goes. twelfth: 1/12 in the precision of the data. way: along z, which
+    my, mz: cells that it goes. twelfth: 1/12 in the precision of the data. way: along z, which
     in two dimensions is current out of the plane.
     """
-    left, right = window(mx, order)
+    _, height, rows, columns = current.shape
+    line = np.uintp(columns)
+    layer = np.uintp(rows) * line
+    volume = np.uintp(height) * layer
     low, high = window(my, order)
     near, far = N0, N1
     j, i = j - N2, i - N2
     if len(depth):
         near, far = window(mz, order)
         k -= N2
+    origin = k * layer + j * line + i
     for c in range(near, far):
-        sz, dz = weight(work, N2, c)
+        mean_z, change_z = work[U_WEIGHTS + N2 * N6 + c], work[U_CHANGES + N2 * N6 + c]
+        passed = ZERO * amount
         for b in range(low, high):
-            sy, dy = weight(work, N1, b)
-            factor = amount * (sy * sz + twelfth * dy * dz)
-            passed = ZERO * factor
-            for a in range(left, right - N1):
-                passed -= factor * weight(work, N0, a)[1]
-                current[N0, k + c, j + b, i + a] += passed
-        for a in range(left, right):
-            sx, dx = weight(work, N0, a)
-            factor = amount * (sx * sz + twelfth * dx * dz)
-            passed = ZERO * factor
-            for b in range(low, high - N1):
-                passed -= factor * weight(work, N1, b)[1]
-                current[N1, k + c, j + b, i + a] += passed
+            mean_y, change_y = work[U_WEIGHTS + N6 + b], work[U_CHANGES + N6 + b]
+            at = origin + c * layer + b * line
+            factor = amount * (mean_y * mean_z + twelfth * change_y * change_z)
+            add_scaled(current, at, work, U_FLOW, factor, 6)
+            passed -= amount * change_y
+            if b + N1 < high:
+                add_scaled(current, at + volume, work, U_WEIGHTS, passed * mean_z, 6)
+                if len(depth):
+                    factor = passed * change_z * twelfth
+                    add_scaled(current, at + volume, work, U_CHANGES, factor, 6)
     for b in range(low, high):
-        sy, dy = weight(work, N1, b)
-        for a in range(left, right):
-            sx, dx = weight(work, N0, a)
-            factor = amount * (sx * sy + twelfth * dx * dy)
+        mean_y, change_y = work[U_WEIGHTS + N6 + b], work[U_CHANGES + N6 + b]
+        passed = amount * way
+        for c in range(near, far - (N1 if len(depth) else N0)):
+            at = origin + N2 * volume + c * layer + b * line
             if len(depth):
-                passed = ZERO * factor
-                for c in range(near, far - N1):
-                    passed -= factor * weight(work, N2, c)[1]
-                    current[N2, k + c, j + b, i + a] += passed
-            else:
-                current[N2, k, j + b, i + a] += factor * way
+                passed = (passed if c > near else ZERO * amount) - amount * work[
+                    U_CHANGES + N2 * N6 + c
+                ]
+            add_scaled(current, at, work, U_WEIGHTS, passed * mean_y, 6)
+            add_scaled(current, at, work, U_CHANGES, passed * change_y * twelfth, 6)
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -130,7 +140,7 @@ def slow_enough(work, lane, depth):
     return near & ((len(depth) == 0) | ((z >= -ONE) & (z < TWO)))
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", forceinline=True)
 def cross(work, lane, current, k, j, i, amount, twelfth, order, depth):
     """Deposit a particle that leaves its cell; leaves its place in the new cell in `work`.
 
@@ -146,11 +156,10 @@ def cross(work, lane, current, k, j, i, amount, twelfth, order, depth):
     spread(work, U_WEIGHTS + N4 * N6, y, my, order)
     if len(depth):
         mz, z = place(z)
-        spread(work, U_WEIGHTS + N2 * N6, work[U_OLD + lane + N2 * U_LANES], 0, order)
+        spread(work, U_WEIGHTS + N2 * N6, work[U_OLD + lane + ROW_Z], 0, order)
         spread(work, U_WEIGHTS + N5 * N6, z, mz, order)
-    deposit_wide(
-        work, current, k, j, i, mx, my, mz, amount, twelfth, work[U_WAY + lane], order, depth
-    )
+    prepare(work, depth)
+    deposit_wide(work, current, k, j, i, my, mz, amount, twelfth, work[U_WAY + lane], order, depth)
     work[at], work[at + U_LANES], work[at + N2 * U_LANES] = x, y, z
     return mx, my, mz
 

@@ -34,28 +34,30 @@ from numba.extending import overload
 
 from producers.crossing import cross, slow_enough, stays, target
 from producers.layout import (
+    LANES,
     N0,
     N1,
     N2,
     N3,
     N4,
     N5,
+    N8,
+    PARTS,
     ROW_UX,
     ROW_UY,
     ROW_UZ,
     ROW_Y,
     ROW_Z,
-    TILE,
     TOO_FAST,
     TOO_MANY,
     U_GUARD,
     U_LANES,
     U_NEW,
+    U_NODES,
     U_OLD,
     U_PARTS,
     U_SUMS,
     U_TILE,
-    U_WAY,
     WEIGHTS,
     WORK,
 )
@@ -74,22 +76,13 @@ from producers.splines import (
     half,
     mean,
     outer,
+    padded,
     plus,
     reach,
     twelfth,
     whole,
 )
-
-
-def _z(block, p, depth):
-    """z of a particle; 0 in two dimensions."""
-
-
-@overload(_z, jit_options=INLINE)
-def _read_z(block, p, depth):
-    if depth.count == 0:
-        return lambda block, p, depth: ZERO * block[p]
-    return lambda block, p, depth: block[p + ROW_Z]
+from producers.vectors import add_four_sums, copy_row, prefetch, repeat
 
 
 def _rotation_gamma(square, tx, ty, tz, dot, pusher):
@@ -126,65 +119,92 @@ def kick(ux, uy, uz, ex, ey, ez, bx, by, bz, pusher):
 
 
 @njit(error_model="numpy", forceinline=True)
-def take(tile, at, fields, component, k, j, i, planes, rows, columns):
-    """Copy a component's nodes from (k, j, i) into the tile."""
+def take(work, at, fields, component, k, j, i, planes, rows, columns):
+    """Copy a component's nodes from (k, j, i), PARTS times each."""
     for c in range(np.uintp(planes)):
         for b in range(np.uintp(rows)):
             for a in range(np.uintp(columns)):
-                tile[at] = fields[component, k + c, j + b, i + a]
-                at += N1
+                repeat(work, at, fields[component, k + c, j + b, i + a], PARTS)
+                at += U_PARTS
 
 
 @njit(error_model="numpy", nogil=True)
-def take_fields(tile, fields, k, j, i, order, depth):
+def take_fields(work, fields, k, j, i, order, depth):
     """The nodes of all six components around cell (k, j, i), each at its place in the Yee cell."""
     w, wo, h, ho = reach(order)
     wz, wzo, hz, hzo = reach(depth)
     wj, wi, hj, hi = j + np.uintp(wo), i + np.uintp(wo), j + np.uintp(ho), i + np.uintp(ho)
     wk, hk = k + np.uintp(wzo), k + np.uintp(hzo)
-    take(tile, N0, fields, N0, wk, wj, hi, wz, w, h)
-    take(tile, N1 * U_TILE, fields, N1, wk, hj, wi, wz, h, w)
-    take(tile, N2 * U_TILE, fields, N2, hk, wj, wi, hz, w, w)
-    take(tile, N3 * U_TILE, fields, N3, hk, hj, wi, hz, h, w)
-    take(tile, N4 * U_TILE, fields, N4, hk, wj, hi, hz, w, h)
-    take(tile, N5 * U_TILE, fields, N5, wk, hj, hi, wz, h, h)
+    take(work, U_NODES, fields, N0, wk, wj, hi, wz, w, h)
+    take(work, U_NODES + N1 * U_TILE, fields, N1, wk, hj, wi, wz, h, w)
+    take(work, U_NODES + N2 * U_TILE, fields, N2, hk, wj, wi, hz, w, w)
+    take(work, U_NODES + N3 * U_TILE, fields, N3, hk, hj, wi, hz, h, w)
+    take(work, U_NODES + N4 * U_TILE, fields, N4, hk, wj, hi, hz, w, h)
+    take(work, U_NODES + N5 * U_TILE, fields, N5, wk, hj, hi, wz, h, h)
+
+
+@njit(error_model="numpy", forceinline=True)
+def bring(block, start):
+    """Ask for the rows of a block that is needed soon: no hardware guesses where it lies."""
+    for q in range(N5):
+        for line in range(N0, U_LANES, N8):
+            prefetch(block, start + q * U_LANES + line)
+
+
+@njit(error_model="numpy", forceinline=True)
+def load(work, block, base, keep, last, depth):
+    """Take a block into `work`; `keep`: note u in its rows from `last`."""
+    for q in range(N5 + np.uintp(len(depth) > 0)):
+        copy_row(work, U_OLD + q * U_LANES, block, base + q * U_LANES, LANES)
+    if keep:
+        for q in range(N3):
+            copy_row(block, last + q * U_LANES, work, U_OLD + ROW_UX + q * U_LANES, LANES)
+
+
+@njit(error_model="numpy", forceinline=True)
+def store(work, block, base, depth):
+    """Give a block its u at n + 1/2 and places at n + 1; x of those that left is negative."""
+    copy_row(block, base, work, U_NEW, LANES)
+    copy_row(block, base + ROW_Y, work, U_NEW + ROW_Y, LANES)
+    for q in range(N2, N5):
+        copy_row(block, base + q * U_LANES, work, U_OLD + q * U_LANES, LANES)
+    if len(depth):
+        copy_row(block, base + ROW_Z, work, U_NEW + N2 * U_LANES, LANES)
 
 
 @njit(error_model="numpy", nogil=True, fastmath={"contract"})
-def push(block, base, tile, work, half_kick, step, order, depth, pusher):
-    """Gather E, B at t = n and push u from n - 1/2 to n + 1/2, for one block.
+def push(work, half_kick, step, order, depth, pusher):
+    """Gather E, B at t = n and push u from n - 1/2 to n + 1/2, for the block in `work`.
 
-    tile: the field nodes. work: receives the places at n and n + 1 and the way along z.
-    half_kick: q/m / 2 [e/m_e]. step: c dt [cells].
+    Leaves places at n + 1 and the way along z. half_kick: q/m / 2 [e/m_e]. step: c dt [cells].
     """
-    for lane in range(U_LANES):
-        p = base + lane
-        x, y, z = block[p], block[p + ROW_Y], _z(block, p, depth)
-        wx, wy, wz = whole(x, order), whole(y, order), whole(z, depth)
-        hx, hy, hz = half(x, order), half(y, order), half(z, depth)
-        ux, uy, uz = kick(
-            block[p + ROW_UX],
-            block[p + ROW_UY],
-            block[p + ROW_UZ],
-            half_kick * cube(tile, N0, hx, wy, wz),
-            half_kick * cube(tile, N1 * U_TILE, wx, hy, wz),
-            half_kick * cube(tile, N2 * U_TILE, wx, wy, hz),
-            half_kick * cube(tile, N3 * U_TILE, wx, hy, hz),
-            half_kick * cube(tile, N4 * U_TILE, hx, wy, hz),
-            half_kick * cube(tile, N5 * U_TILE, hx, hy, wz),
-            pusher,
-        )
-        way = step / sqrt(ONE + ux * ux + uy * uy + uz * uz)
-        block[p + ROW_UX] = ux
-        block[p + ROW_UY] = uy
-        block[p + ROW_UZ] = uz
-        work[U_OLD + lane] = x
-        work[U_OLD + lane + U_LANES] = y
-        work[U_OLD + lane + N2 * U_LANES] = z
-        work[U_NEW + lane] = x + way * ux
-        work[U_NEW + lane + U_LANES] = y + way * uy
-        work[U_NEW + lane + N2 * U_LANES] = z + way * uz
-        work[U_WAY + lane] = way * uz
+    for first in range(N0, U_LANES, U_PARTS):
+        for part in range(U_PARTS):
+            p, at = U_OLD + first + part, U_NODES + part
+            x, y, z = work[p], work[p + ROW_Y], work[p + ROW_Z]
+            wx, wy, wz = whole(x, order), whole(y, order), whole(z, depth)
+            hx, hy, hz = half(x, order), half(y, order), half(z, depth)
+            ux, uy, uz = kick(
+                work[p + ROW_UX],
+                work[p + ROW_UY],
+                work[p + ROW_UZ],
+                half_kick * cube(work, at, hx, wy, wz),
+                half_kick * cube(work, at + N1 * U_TILE, wx, hy, wz),
+                half_kick * cube(work, at + N2 * U_TILE, wx, wy, hz),
+                half_kick * cube(work, at + N3 * U_TILE, wx, hy, hz),
+                half_kick * cube(work, at + N4 * U_TILE, hx, wy, hz),
+                half_kick * cube(work, at + N5 * U_TILE, hx, hy, wz),
+                pusher,
+            )
+            way = step / sqrt(ONE + ux * ux + uy * uy + uz * uz)
+            work[p + ROW_UX] = ux
+            work[p + ROW_UY] = uy
+            work[p + ROW_UZ] = uz
+            q = U_NEW + first + part
+            work[q] = x + way * ux
+            work[q + U_LANES] = y + way * uy
+            work[q + N2 * U_LANES] = z + way * uz
+            work[q + N3 * U_LANES] = way * uz
 
 
 @njit(error_model="numpy", nogil=True, fastmath={"contract", "nnan", "nsz"})
@@ -198,41 +218,45 @@ def deposit(work, alive, amount, order, depth):
     for first in range(N0, U_LANES, U_PARTS):
         for part in range(U_PARTS):
             lane = first + part
-            x, y, z = (
-                work[U_OLD + lane], work[U_OLD + lane + U_LANES], work[U_OLD + lane + N2 * U_LANES]
-            )  # fmt: skip
-            x1, y1, z1 = (
-                work[U_NEW + lane], work[U_NEW + lane + U_LANES], work[U_NEW + lane + N2 * U_LANES]
-            )  # fmt: skip
-            stays = (lane < alive) & (x1 >= ZERO) & (x1 < ONE) & (y1 >= ZERO) & (y1 < ONE)
+            p, q = U_OLD + lane, U_NEW + lane
+            x1, y1, z1 = work[q], work[q + U_LANES], work[q + N2 * U_LANES]
+            inside = (lane < alive) & (x1 >= ZERO) & (x1 < ONE) & (y1 >= ZERO) & (y1 < ONE)
             if len(depth):
-                stays &= (z1 >= ZERO) & (z1 < ONE)
-            q = amount if stays else ZERO * amount
-            a, b = whole(x, order), whole(x1, order)
+                inside &= (z1 >= ZERO) & (z1 < ONE)
+            charge = amount if inside else ZERO * amount
+            a, b = whole(work[p], order), whole(x1, order)
             mx, dx = mean(a, b), change(a, b)
-            a, b = whole(y, order), whole(y1, order)
+            a, b = whole(work[p + ROW_Y], order), whole(y1, order)
             my, dy = mean(a, b), change(a, b)
-            c, d = whole(z, depth), whole(z1, depth)
+            c, d = whole(work[p + ROW_Z], depth), whole(z1, depth)
             mz, dz = mean(c, d), change(c, d)
-            fx, fy = flow(dx, q, ZERO * q), flow(dy, q, ZERO * q)
-            fz = flow_up(dz, q, work[U_WAY + lane])
+            fx, fy = flow(dx, charge, ZERO * charge), flow(dy, charge, ZERO * charge)
+            fz = flow_up(dz, charge, work[q + N3 * U_LANES])
             at = U_SUMS + part
             add_rows(work, at, fx, plus(outer(my, mz), twelfth(outer(dy, dz)), ONE))
-            at += np.uintp((w - 1) * w * wz) * U_PARTS
+            at += np.uintp(padded(w - 1) * w * wz) * U_PARTS
             add_pairs(work, at, mx, dx, outer(fy, mz), outer(fy, twelfth(dz)))
-            at += np.uintp((w - 1) * w * wz) * U_PARTS
+            at += np.uintp(padded(w) * (w - 1) * wz) * U_PARTS
             add_pairs(work, at, mx, dx, outer(my, fz), outer(twelfth(dy), fz))
 
 
-@njit(error_model="numpy", forceinline=True, fastmath={"contract", "reassoc"})
+@njit(error_model="numpy", forceinline=True)
 def flush(work, at, current, component, k, j, i, planes, rows, columns):
     """Add partial sums of one component to the grid from node (k, j, i), and clear them."""
+    _, height, depth, width = current.shape
     for c in range(np.uintp(planes)):
         for b in range(np.uintp(rows)):
+            row = (component * np.uintp(height) + k + c) * np.uintp(depth) + j + b
+            index = row * np.uintp(width) + i
+            if columns > 2:
+                add_four_sums(current, index, work, at)
+                at += N4 * U_PARTS
+                continue
             for a in range(np.uintp(columns)):
-                total = work[at]
-                for part in range(N1, U_PARTS):
+                total = ZERO * work[at]
+                for part in range(U_PARTS):
                     total += work[at + part]
+                    work[at + part] = ZERO
                 current[component, k + c, j + b, i + a] += total
                 at += U_PARTS
     return at
@@ -247,19 +271,7 @@ def flush_all(work, current, k, j, i, order, depth):
     k, j, i = k + np.uintp(wzo), j + np.uintp(wo), i + np.uintp(wo)
     at = flush(work, U_SUMS, current, N0, k, j, i, wz, w, w - 1)
     at = flush(work, at, current, N1, k, j, i, wz, w - 1, w)
-    at = flush(work, at, current, N2, k, j, i, up, w, w)
-    for n in range(U_SUMS, at):
-        work[n] = ZERO
-
-
-@njit(error_model="numpy", nogil=True)
-def settle(block, base, work, depth):
-    """Give a block its places at n + 1; x of those that left is negative."""
-    for lane in range(U_LANES):
-        block[base + lane] = work[U_NEW + lane]
-        block[base + lane + ROW_Y] = work[U_NEW + lane + U_LANES]
-        if len(depth):
-            block[base + lane + ROW_Z] = work[U_NEW + lane + N2 * U_LANES]
+    flush(work, at, current, N2, k, j, i, up, w, w)
 
 
 @njit(error_model="numpy", nogil=True)
@@ -295,8 +307,8 @@ def advance(
     Boris, (0,) Higuera-Cary. Returns 0, TOO_FAST or TOO_MANY.
     """
     planes, rows, columns = np.uintp(grid[0]), np.uintp(grid[1]), np.uintp(grid[2])
-    tile, work = np.zeros(6 * TILE, block.dtype), np.zeros(WORK, block.dtype)
-    work[WEIGHTS + 12] = work[WEIGHTS + 30] = ONE  # of the one plane of two dimensions
+    work = np.zeros(WORK, block.dtype)
+    work[WEIGHTS + 12] = ONE  # of the one plane of two dimensions
     size, along = np.uintp(width) * U_LANES, amount / step
     twelfth = (ZERO * amount + ONE) / np.float32(12)
     under = U_GUARD if len(depth) else N0
@@ -307,16 +319,16 @@ def advance(
         z, rest = c // (rows * columns), c % (rows * columns)
         y, x = rest // columns, rest % columns
         k, j, i = z + under, y + U_GUARD, x + U_GUARD
-        take_fields(tile, fields, k, j, i, order, depth)
+        coming = min(c + N2, planes * rows * columns - N1)
+        bring(block, np.uintp(first[coming]) * size)
+        take_fields(work, fields, k, j, i, order, depth)
         start = np.uintp(first[c]) * size
         left = False
         for b in range((n + U_LANES - N1) // U_LANES):
             base = start + b * size
             alive = min(n - b * U_LANES, U_LANES)
-            if keep:
-                for lane in range(N3 * U_LANES):
-                    block[base + size - N3 * U_LANES + lane] = block[base + ROW_UX + lane]
-            push(block, base, tile, work, half_kick, step, order, depth, pusher)
+            load(work, block, base, keep, base + size - N3 * U_LANES, depth)
+            push(work, half_kick, step, order, depth, pusher)
             deposit(work, alive, along, order, depth)
             for lane in range(alive):
                 if stays(work, lane, depth):
@@ -330,15 +342,17 @@ def advance(
                     return TOO_MANY
                 gone[side] = m + 1
                 targets[side, m] = cell
-                for q in range(np.uintp(width)):
-                    numbers[side, m, q] = block[base + lane + q * U_LANES]
-                numbers[side, m, 0] = work[U_NEW + lane]
-                numbers[side, m, 1] = work[U_NEW + lane + U_LANES]
+                for q in range(N2):
+                    numbers[side, m, q] = work[U_NEW + lane + q * U_LANES]
+                for q in range(N2, N5):
+                    numbers[side, m, q] = work[U_OLD + lane + q * U_LANES]
                 if len(depth):
-                    numbers[side, m, 5] = work[U_NEW + lane + N2 * U_LANES]
+                    numbers[side, m, N5] = work[U_NEW + lane + N2 * U_LANES]
+                for q in range(N5 + np.uintp(len(depth) > 0), np.uintp(width)):
+                    numbers[side, m, q] = block[base + lane + q * U_LANES]
                 work[U_NEW + lane] = -ONE
                 left = True
-            settle(block, base, work, depth)
+            store(work, block, base, depth)
         flush_all(work, current, k, j, i, order, depth)
         if left:
             count[c] = close_gaps(block, start, n, width)

@@ -160,13 +160,13 @@ def place(slab: Slab, index: int, at: Array, inside: Array, u: Array) -> None:
 def _put(slab: Slab, index: int, movers: Sequence[tuple[Array, Array, int]]) -> None:
     """Put movers (cells, numbers, how many) into their cells; makes room where there is none."""
     mine, width = slab.particles[index], slab.plasma.width
-    for targets, _, n in movers:
-        cells.expect(mine.incoming, targets, n, 1)
-    if not all(cells.fits(mine.starts, mine.count, mine.incoming, t, n) for t, _, n in movers):
+    fit = [
+        cells.expect(mine.starts, mine.count, mine.incoming, targets, n) for targets, _, n in movers
+    ]
+    if not all(fit):
         _move_over(slab, index)
     for targets, numbers, n in movers:
-        cells.insert(mine.block, mine.starts, mine.count, width, targets, numbers, n)
-        cells.expect(mine.incoming, targets, n, 0)
+        cells.insert(mine.block, mine.starts, mine.count, mine.incoming, width, targets, numbers, n)
 
 
 def _move_over(slab: Slab, index: int) -> None:

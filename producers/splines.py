@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numba.extending import overload
 
 from producers.layout import N1, PARTS, U_PARTS
@@ -142,42 +143,46 @@ def _put(weights, at, values):
 # ---------------------------------------------------------------- gather
 
 
-def row(tile, at, x):
-    """Sum of x[i] tile[at + i]."""
+def row(nodes, at, x):
+    """Sum of x[i] nodes[at + PARTS i]: of every node there are PARTS copies; `at` says which."""
     _compiled_only()
 
 
 @overload(row, jit_options=INLINE)
-def _row(tile, at, x):
+def _row(nodes, at, x):
     if x.count == 1:
-        return lambda tile, at, x: x[0] * tile[at]
-    return lambda tile, at, x: x[0] * tile[at] + row(tile, at + N1, x[1:])
+        return lambda nodes, at, x: x[0] * nodes[at]
+    return lambda nodes, at, x: x[0] * nodes[at] + row(nodes, at + U_PARTS, x[1:])
 
 
-def plane(tile, at, x, y):
-    """Sum of y[j] x[i] tile[at + ...], rows one after the other."""
+def plane(nodes, at, x, y):
+    """Sum of y[j] x[i] of the nodes from `at`, rows one after the other."""
     _compiled_only()
 
 
 @overload(plane, jit_options=INLINE)
-def _plane(tile, at, x, y):
-    n = np.uintp(x.count)
+def _plane(nodes, at, x, y):
+    n = np.uintp(x.count * PARTS)
     if y.count == 1:
-        return lambda tile, at, x, y: y[0] * row(tile, at, x)
-    return lambda tile, at, x, y: y[0] * row(tile, at, x) + plane(tile, at + n, x, y[1:])
+        return lambda nodes, at, x, y: y[0] * row(nodes, at, x)
+    return lambda nodes, at, x, y: y[0] * row(nodes, at, x) + plane(nodes, at + n, x, y[1:])
 
 
-def cube(tile, at, x, y, z):
-    """Sum of z[k] y[j] x[i] tile[at + ...], planes one after the other."""
+def cube(nodes, at, x, y, z):
+    """Sum of z[k] y[j] x[i] of the nodes from `at`, planes one after the other."""
     _compiled_only()
 
 
 @overload(cube, jit_options=INLINE)
-def _cube(tile, at, x, y, z):
-    n = np.uintp(x.count * y.count)
+def _cube(nodes, at, x, y, z):
+    n = np.uintp(x.count * y.count * PARTS)
     if z.count == 1:
-        return lambda tile, at, x, y, z: z[0] * plane(tile, at, x, y)
-    return lambda tile, at, x, y, z: z[0] * plane(tile, at, x, y) + cube(tile, at + n, x, y, z[1:])
+        return lambda nodes, at, x, y, z: z[0] * plane(nodes, at, x, y)
+
+    def more(nodes, at, x, y, z):
+        return z[0] * plane(nodes, at, x, y) + cube(nodes, at + n, x, y, z[1:])
+
+    return more
 
 
 # ---------------------------------------------------------------- deposition
@@ -284,6 +289,12 @@ def _flow_up(change, amount, speed):
     return lambda change, amount, speed: flow(change, amount, ZERO * amount)
 
 
+@njit(error_model="numpy", forceinline=True)
+def padded(nodes):
+    """Nodes of a row of partial sums, with those that fill it up to a vector."""
+    return nodes if nodes < 3 else 4
+
+
 def add_row(sums, at, x, factor):
     """sums[at + PARTS i] += factor x[i]: every node has PARTS partial sums; `at` says which."""
     _compiled_only()
@@ -308,7 +319,7 @@ def add_rows(sums, at, x, factors):
 
 @overload(add_rows, jit_options=FINITE)
 def _add_rows(sums, at, x, factors):
-    line = np.uintp(x.count * PARTS)
+    line = np.uintp(padded.py_func(x.count) * PARTS)
 
     def one(sums, at, x, factors):
         add_row(sums, at, x, factors[0])
@@ -320,20 +331,37 @@ def _add_rows(sums, at, x, factors):
     return one if factors.count == 1 else more
 
 
+def add_pair(sums, at, x, dx, factor, change_factor):
+    """add_row of x and of dx."""
+    _compiled_only()
+
+
+@overload(add_pair, jit_options=FINITE)
+def _add_pair(sums, at, x, dx, factor, change_factor):
+    def one(sums, at, x, dx, factor, change_factor):
+        sums[at] = (sums[at] + x[0] * factor) + dx[0] * change_factor
+
+    def more(sums, at, x, dx, factor, change_factor):
+        sums[at] = (sums[at] + x[0] * factor) + dx[0] * change_factor
+        add_pair(sums, at + U_PARTS, x[1:], dx[1:], factor, change_factor)
+
+    return one if x.count == 1 else more
+
+
 def add_pairs(sums, at, x, dx, factors, change_factors):
-    """add_row of x and of dx for all pairs of factors, row after row."""
+    """add_pair for all pairs of factors, row after row."""
     _compiled_only()
 
 
 @overload(add_pairs, jit_options=FINITE)
 def _add_pairs(sums, at, x, dx, factors, change_factors):
-    line = np.uintp(x.count * PARTS)
+    line = np.uintp(padded.py_func(x.count) * PARTS)
 
     def one(sums, at, x, dx, factors, change_factors):
-        add_row(sums, at, plus(times(x, factors[0]), dx, change_factors[0]), ONE)
+        add_pair(sums, at, x, dx, factors[0], change_factors[0])
 
     def more(sums, at, x, dx, factors, change_factors):
-        add_row(sums, at, plus(times(x, factors[0]), dx, change_factors[0]), ONE)
+        add_pair(sums, at, x, dx, factors[0], change_factors[0])
         add_pairs(sums, at + line, x, dx, factors[1:], change_factors[1:])
 
     return one if factors.count == 1 else more

@@ -126,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("name", help="one of the benchmarks in benchmarks/")
     bench.add_argument("--json", type=Path, help="write the rows to this file, too")
     bench.add_argument("--quick", action="store_true", help="about a minute in all")
+    bench.add_argument("--peer-python", help="interpreter with the peers ($BILLOW_PEER_PYTHON)")
     return parser
 
 
@@ -212,8 +213,11 @@ def _bench(options: argparse.Namespace) -> int:
         if e.name != f"benchmarks.{name}":
             raise
         package = importlib.import_module("benchmarks")
-        known = sorted(p.stem for p in Path(package.__path__[0]).glob("[a-z]*.py"))
+        files = Path(package.__path__[0]).glob("[a-z]*.py")
+        known = sorted(p.stem for p in files if "\ndef run(" in p.read_text())
         raise ConfigError(f"bench '{options.name}': there is no such benchmark; {known}.") from e
+    if options.peer_python:
+        os.environ["BILLOW_PEER_PYTHON"] = options.peer_python
     rows = module.run(quick=options.quick)
     report = {"bench": options.name, "host": doctor.host_facts(), "rows": rows}
     if options.json:
