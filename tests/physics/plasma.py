@@ -39,15 +39,12 @@ def make(
     return pic.allocate(plasma, particles=count, zeros=pic.private_zeros)
 
 
-def lattice(grid, along, across):
-    """Cells (2, n) and places in the cell (2, n) of `along` x `across` particles in every cell."""
-    nx, ny = grid
-    j, i, b, a = np.meshgrid(
-        np.arange(ny), np.arange(nx), np.arange(across), np.arange(along), indexing="ij"
-    )
-    cells = np.stack([i.ravel(), j.ravel()]).astype(np.int32)
-    inside = np.stack([(a.ravel() + 0.5) / along, (b.ravel() + 0.5) / across])
-    return cells, inside
+def lattice(grid, *counts):
+    """Cells (d, n) and places in the cell (d, n) of counts[0] x counts[1].. particles in each."""
+    d = len(grid)
+    at = np.indices((*grid[::-1], *counts[::-1])).reshape(2 * d, -1)[::-1]
+    inside, cells = at[:d], at[d:]
+    return cells.astype(np.int32), (inside + 0.5) / np.reshape(counts, (d, 1))
 
 
 def put(slabs, index, cells, inside, u):
@@ -116,9 +113,10 @@ def divergence(step, *components):
     return step * sum(f - np.roll(f, 1, axis=-1 - axis) for axis, f in enumerate(components))
 
 
-def mode(array, m):
-    """Complex amplitude of wavenumber m along x, for every row."""
-    return np.fft.fft(array, axis=1)[:, m] / array.shape[1]
+def mode(array, m, axis=0):
+    """Complex amplitude of wavenumber m along x, y or z (axis 0, 1, 2), for every line."""
+    waves = np.fft.fft(array, axis=-1 - axis) / array.shape[-1 - axis]
+    return np.take(waves, m, axis=-1 - axis)
 
 
 def frequency(signal, dt=1.0):

@@ -25,25 +25,37 @@ def theory(k, gamma):
     return math.sqrt(0.5 * (-p + math.sqrt(p * p + 4.0 * b * b * k * k / gamma)))
 
 
-@pytest.mark.parametrize("gamma", [1.1, 1.5, 3.0])
-def test_filaments_grow_at_the_cold_rate(gamma):
-    cells, k = 32, 2.0  # of one wave; k c / omega_p
-    skin_m = units.C / units.plasma_frequency(1e25)
-    cell_m = 2.0 * math.pi / k * skin_m / cells
+def rate(gamma, *, grid, along, field):
+    """Fitted growth rate [omega_p] of the wave with k = 2 along x, one wavelength long."""
+    k, expected = 2.0, theory(2.0, gamma)
+    cell = 2.0 * math.pi / k / grid[0]  # [c/omega_p]
+    cell_m = cell * units.C / units.plasma_frequency(1e25)
     config = CounterBeams(
-        grid=(cells, 4), along="z", gamma=gamma, temperature_ev=0.0, particles_per_cell=16,
+        grid=grid, along=along, gamma=gamma, temperature_ev=0.0, particles_per_cell=16,
         cell_m=cell_m, dt_s=0.5 * cell_m / units.C, mass_ratio=1e9, dtype="float64",
-        perturbation=Perturbation(mode=1, amplitude=1e-6), last_step=700, period=5,
+        perturbation=Perturbation(mode=1, amplitude=1e-6),
+        last_step=math.ceil(9.0 / expected / (0.5 * cell)), period=5,
     )  # fmt: skip
     times, amplitude = [], []
     for (frame,) in config.iterations(0, hosting=Hosting.INLINE):
         times.append(frame.iteration * config.plasma.omega_dt)
-        amplitude.append(abs(np.fft.fft(frame.arrays["B/y"].mean(axis=0))[1]))
-    t, amplitude = np.array(times), np.array(amplitude)
-    window = (t * theory(k, gamma) > 4.0) & (t * theory(k, gamma) < 9.0)
+        amplitude.append(abs(np.fft.fft(frame.arrays[field], axis=-1)[..., 1].mean()))
+    folds = np.array(times) * expected
+    window = (folds > 4.0) & (folds < 9.0)
     assert window.sum() > 20
-    rate = np.polyfit(t[window], np.log(amplitude[window]), 1)[0]
-    assert rate == pytest.approx(theory(k, gamma), rel=0.01)
+    return np.polyfit(np.array(times)[window], np.log(np.array(amplitude)[window]), 1)[0]
+
+
+@pytest.mark.parametrize("gamma", [1.1, 1.5, 3.0])
+def test_filaments_grow_at_the_cold_rate(gamma):
+    found = rate(gamma, grid=(32, 4), along="z", field="B/y")
+    assert found == pytest.approx(theory(2.0, gamma), rel=0.01)
+
+
+@pytest.mark.parametrize(("along", "field"), [("z", "B/y"), ("y", "B/z")])
+def test_filaments_grow_at_the_same_rate_in_three_dimensions(along, field):
+    found = rate(1.5, grid=(32, 4, 4), along=along, field=field)
+    assert found == pytest.approx(theory(2.0, 1.5), rel=0.01)
 
 
 def test_theory_is_the_known_one():

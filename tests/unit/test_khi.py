@@ -62,9 +62,13 @@ def test_a_wrong_setting_is_refused_by_name(wrong, name):
         small(**wrong)
 
 
-def test_a_fast_flow_is_warned_of():
-    with pytest.warns(UserWarning, match="Cherenkov"):
+def test_a_fast_flow_is_warned_of_and_told_why():
+    small(gamma=1.5)  # a warning would be an error
+    with pytest.warns(UserWarning, match=r"gamma = 3\.0: above 1\.5") as caught:
         small(gamma=3.0)
+    (warning,) = caught
+    for reason in ("numerical Cherenkov radiation", "outrun the slowest light", "do not trust"):
+        assert reason in str(warning.message)
 
 
 def test_algorithms_are_named_as_picongpu_names_them():
