@@ -1,4 +1,4 @@
-"""How fast a flow may be: why the producer warns above gamma = 1.5.
+"""How fast a flow may be: why the producer warns above gamma = 1.5 (CIC), 1.3 (TSC), 1.2 (PCS).
 
 With 80 cells per wavelength a seeded wave grows at the rate of test_kelvin_helmholtz, low by the
 width of the shape, up to gamma = 1.5 with CIC (0.89 of it) and up to 1.3 with TSC (0.89). Beyond,
@@ -25,6 +25,7 @@ def test_a_wave_of_a_flow_as_fast_as_is_allowed_grows_at_its_rate(gamma, shape):
     assert 0.85 < ratio(gamma=gamma, cells=80, shape=shape, height=60) < 1.0
 
 
+@pytest.mark.filterwarnings("ignore:gamma = 1.5")
 def test_at_gamma_1_5_the_wider_shape_already_grows_too_fast():
     assert 1.1 < ratio(gamma=1.5, cells=80, shape=Shape.TSC, height=60) < 1.5
 
