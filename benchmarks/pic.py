@@ -32,6 +32,7 @@ from producers.pic import Shape
 QUIET = 0.2  # crowding of a round that counts
 STRETCH = 10_000_000  # particle-steps, at least
 OUT_OF_CACHE_MIB = 2048
+SHOWN = (Shape.CIC, Shape.TSC)  # part by part
 ITEMSIZE = {"float32": 4, "float64": 8}
 WALL, CPU, BANDWIDTH = "ns_per_particle_step", "cpu_ns_per_particle_step", "gb_per_s"
 UNITS = {
@@ -103,7 +104,9 @@ def run(*, quick: bool) -> list[Row]:
         ours += _against_memory(size, rounds, console)
     _print(f"Ours and peers, median of {rounds}", against, console)
     _print(f"Ours and memory, median of {rounds}", ours, console)
-    return against + ours
+    parts = [_parts(small, shape, dtype) for shape in SHOWN for dtype in ITEMSIZE]
+    _print_parts(parts, small, console)
+    return against + ours + [row for laps in parts for row in _part_rows(laps, small)]
 
 
 # ---------------------------------------------------------------- processes
@@ -112,6 +115,12 @@ def run(*, quick: bool) -> list[Row]:
 def _ours(size: Size, shape: Shape, dtype: str) -> Lap:
     module = [sys.executable, "-m", "benchmarks.pic_case"]
     return _last_line([*module, *size.options, f"--shape={shape.value}", f"--dtype={dtype}"])
+
+
+def _parts(size: Size, shape: Shape, dtype: str) -> Lap:
+    module = [sys.executable, "-m", "benchmarks.pic_parts"]
+    lap = _last_line([*module, *size.options, f"--shape={shape.value}", f"--dtype={dtype}"])
+    return {"name": f"{shape.value.upper()} {dtype}", "parts": lap}
 
 
 def _theirs(peer: Peer, size: Size) -> Lap:
@@ -188,6 +197,32 @@ def _row(
         row["ratio"] = statistics.median(ratios)
         row["ratio_range"] = [min(ratios), max(ratios)]
     return row
+
+
+def _part_rows(lap: Lap, size: Size) -> list[Row]:
+    """One row for every part of a step."""
+    return [
+        {
+            "case": f"{lap['name']}, {size}, {part}",
+            "unit": UNITS[WALL],
+            "billow": ns,
+            "peer": None,
+            "peer_value": None,
+            "ratio": None,
+        }
+        for part, ns in lap["parts"].items()
+    ]
+
+
+def _print_parts(laps: Sequence[Lap], size: Size, console: Console) -> None:
+    """A table: parts down, shapes and precisions across."""
+    table = Table(title=f"Ours by part, {size}: {UNITS[WALL]}")
+    table.add_column("part")
+    for lap in laps:
+        table.add_column(lap["name"], justify="right")
+    for part in laps[0]["parts"]:
+        table.add_row(part, *(f"{lap['parts'][part]:.1f}" for lap in laps))
+    console.print(table)
 
 
 def _crowding(laps: Sequence[Lap]) -> float:

@@ -194,6 +194,14 @@ def crowded(slab: Slab, index: int, what: str, room: int) -> str:
 
 def advance(slab: Slab, *, keep: bool = False) -> None:
     """First part of a step: everything that needs no neighbour. `keep`: note u(n - 1/2)."""
+    push_particles(slab, keep=keep)
+    _fold(slab)
+    half_step = slab.plasma.dtype.type(0.5 * slab.plasma.step)
+    fields.half_step_b(slab.fields, half_step, int(len(slab.plasma.grid) == 3))
+
+
+def push_particles(slab: Slab, *, keep: bool = False) -> None:
+    """u, x and J of all particles; those that leave their cell wait in the boxes of movers."""
     plasma = slab.plasma
     scalar = plasma.dtype.type
     slab.current.fill(0)
@@ -226,8 +234,6 @@ def advance(slab: Slab, *, keep: bool = False) -> None:
             )
         if error:
             raise DataError(crowded(slab, index, "box of movers", mine.targets.shape[1]))
-    _fold(slab)
-    fields.half_step_b(slab.fields, scalar(0.5 * plasma.step), int(len(plasma.grid) == 3))
 
 
 def _fold(slab: Slab) -> None:
@@ -244,11 +250,17 @@ def meet(slab: Slab, slabs: Sequence[Slab]) -> None:
     below, above = (slabs[r] for r in slab.plasma.neighbours(slab.index))
     slab.current[..., GUARD : 2 * GUARD, :] += below.current[..., -GUARD:, :]
     slab.current[..., -2 * GUARD : -GUARD, :] += above.current[..., :GUARD, :]
+    take_movers(slab, slabs)
+    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
+    fields.step_e(slab.fields, slab.current, scalar(slab.plasma.step), int(deep))
+
+
+def take_movers(slab: Slab, slabs: Sequence[Slab]) -> None:
+    """Put the slab's own movers and those of its neighbours into their cells."""
+    below, above = (slabs[r] for r in slab.plasma.neighbours(slab.index))
     for index, mine in enumerate(slab.particles):
         sources = (mine, WITHIN), (below.particles[index], UP), (above.particles[index], DOWN)
         _put(slab, index, [(s.targets[w], s.numbers[w], int(s.gone[w])) for s, w in sources])
-    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
-    fields.step_e(slab.fields, slab.current, scalar(slab.plasma.step), int(deep))
 
 
 def finish(slab: Slab, slabs: Sequence[Slab]) -> None:
