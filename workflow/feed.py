@@ -45,7 +45,7 @@ class Feed:
     ) -> None:
         self._host, self._inbox = driver.host, driver.inbox
         self._ledger, self._journal = driver.ledger, driver.journal
-        self._restarts = driver.restarts
+        self._restarts, self._patience_s = driver.restarts, driver.patience_s
         self.pacing, self._normaliser = pacing, normaliser
         self._start, self._prepare = start, prepare
         self.moments: Mapping[str, Array] = {}
@@ -104,6 +104,7 @@ class Feed:
                 call,
                 partial(self._made, prepared, part, call),
                 partial(self._not_made, prepared, part, shard),
+                within_s=self._patience_s,
             )
 
     def _made(self, prepared: Prepared, part: int, call: Call, manifest: Mapping[str, Any]) -> None:
@@ -128,7 +129,12 @@ class Feed:
             call = self._host.call(
                 shard, "insert", Joined([pack[part] for pack in iteration.packs])
             )
-            self._inbox.expect(call, partial(self._inserted, part), partial(self.lose, part, shard))
+            self._inbox.expect(
+                call,
+                partial(self._inserted, part),
+                partial(self.lose, part, shard),
+                within_s=self._patience_s,
+            )
         shards = [iteration.shards[key.box] for key in iteration.made]
         self.pacing.insert(shards)
         self._journal.write(

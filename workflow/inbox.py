@@ -6,6 +6,8 @@ And `Driver`: what every part of the driver works with.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,16 +29,23 @@ class Inbox:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._waiting: dict[Call, tuple[Take, Fail]] = {}
+        self._due: dict[Call, tuple[float, float]] = {}  # time.monotonic(), seconds allowed
 
-    def expect(self, call: Call, take: Take, failed: Fail) -> Call:
-        """Wait for a call: `take` gets its receipt, `failed` one of our errors (NodeLost, ...)."""
+    def expect(self, call: Call, take: Take, failed: Fail, within_s: float = math.inf) -> Call:
+        """Wait for a call: `take` gets its receipt, `failed` one of our errors (NodeLost, ...).
+
+        A node that does not answer within the time (it is frozen) is taken down: NodeLost.
+        """
         self._waiting[call] = (take, failed)
+        if within_s < math.inf:
+            self._due[call] = (time.monotonic() + within_s, within_s)
         return call
 
     def forget(self, call: Call | None) -> None:
         """What it gives is of no interest any more."""
         if call is not None:
             self._waiting.pop(call, None)
+            self._due.pop(call, None)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -45,6 +54,7 @@ class Inbox:
         """Wait until something is there, then deal with all that is, oldest call first."""
         for call in self._host.wait(list(self._waiting), timeout_s):
             handlers = self._waiting.pop(call, None)
+            self._due.pop(call, None)
             if handlers is None:
                 continue  # forgotten by what an earlier one of these did
             take, failed = handlers
@@ -54,6 +64,17 @@ class Inbox:
                 failed(e)
                 continue
             take(receipt)
+        self._take_down_the_frozen()
+
+    def _take_down_the_frozen(self) -> None:
+        now = time.monotonic()
+        for call, (due, within_s) in list(self._due.items()):
+            if now <= due or call not in self._due:
+                continue
+            del self._due[call]
+            _, failed = self._waiting.pop(call)
+            self._host.kill(call.node)
+            failed(NodeLost(f"{call.node.name}: no answer for {within_s:g} s, taken down"))
 
 
 @dataclass
@@ -87,6 +108,7 @@ class Driver:
     ledger: Ledger
     journal: Journal
     restarts: Restarts
+    patience_s: float  # for an answer of a shard or the reducer; then it is taken for frozen
 
 
 def fatal(error: BillowError) -> None:

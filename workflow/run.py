@@ -129,6 +129,7 @@ class Run:
             ledger=self.ledger,
             journal=self.journal,
             restarts=self.restarts,
+            patience_s=config.reducer.deadline_s + config.learners.silent_s,
         )
         self.feed = Feed(
             driver,

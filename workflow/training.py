@@ -178,7 +178,10 @@ class Training:
             payloads=1,
         )  # fmt: skip
         self._inbox.expect(
-            call, partial(self._reduced, step, call), partial(self._not_reduced, step)
+            call,
+            partial(self._reduced, step, call),
+            partial(self._not_reduced, step),
+            within_s=self._deadline_s + self._patience_s,
         )
 
     def _not_reduced(self, step: Step, error: BillowError) -> None:

@@ -138,6 +138,20 @@ def test_a_killed_shard_or_reducer_is_replaced_and_the_run_goes_on(run_small, no
     assert summary["weights_agree"]
 
 
+@pytest.mark.parametrize("node", ["shard-0", "reducer"])
+def test_a_frozen_shard_or_reducer_is_taken_down_and_replaced(run_small, node, moment):
+    finished = run_small(
+        *LONGER, "reducer.deadline_s=3", "learners.silent_s=3", kill(node, moment, "STOP"),
+        inline=False,
+    )  # fmt: skip
+    summary = check(finished, moment)
+    assert summary["status"] == "ended", finished.explain()
+    assert summary["restarts"] == 1
+    assert summary["weights_agree"]
+    (lost,) = finished.events("shard/lost") + finished.events("reducer/lost")
+    assert "no answer" in lost["why"]
+
+
 def test_a_frozen_learner_misses_a_deadline_and_is_replaced(run_small, moment):
     finished = run_small(
         *LONGER, "learners.count=3", "reducer.deadline_s=3", "learners.silent_s=4",
