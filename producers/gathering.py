@@ -10,6 +10,7 @@ a host    LINK                      to the host above       which listens; the p
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -130,7 +131,7 @@ def _wait_for_hosts(
 
     def idle() -> None:
         for host in [h for h in joined if h.line.readable()]:
-            log.warning("%s left before the run began", host.name)
+            log.warning("host %s left before the run began", host.name)
             host.line.close()
             joined.remove(host)
         patience()
@@ -145,15 +146,19 @@ def _wait_for_hosts(
             wire.refuse(caller, f"wanted Billow {_version()}, got {facts.get('version')}.")
             continue
         idle()  # numbers are those of who is still there
-        name = f"host {len(joined) + 1} ({facts['name']}, process {facts['pid']})"
+        name = f"({facts['name']}, process {facts['pid']})"
         joined.append(Joined(name=name, port=int(facts["port"]), line=caller))
-        log.warning("%s has joined, %d to come", name, missing - len(joined))
+        log.warning("a host %s has joined, %d to come", name, missing - len(joined))
         if facts["cpu"] != get_host_cpu_name():
             log.warning(
-                "%s has another processor (%s, here %s): compiled loops may round otherwise, and "
-                "the run not repeat bit for bit elsewhere", name, facts["cpu"], get_host_cpu_name(),
+                "host %s has another processor (%s, here %s): its compiled loops may round "
+                "otherwise, and the run need not repeat bit for bit on one host",
+                name, facts["cpu"], get_host_cpu_name(),
             )  # fmt: skip
-    return joined
+    return [
+        dataclasses.replace(host, name=f"host {number} {host.name}")
+        for number, host in enumerate(joined, start=1)
+    ]
 
 
 def _connect(

@@ -84,15 +84,15 @@ class Setup(abc.ABC):
             raise ConfigError(f"dtype: wanted 'float32' or 'float64', got '{self.dtype}'.")
         if not 0 < self.join_s < math.inf:
             raise ConfigError(f"join_s: wanted more than 0, got {self.join_s}.")
-        if self.hosts > self.ranks:
-            raise ConfigError(
-                f"hosts: wanted at most one for each of {self.ranks} ranks, got {self.hosts}."
-            )
         try:
             wire.parse(self.listen)
         except ConfigError as e:
             raise ConfigError(f"listen: {e}") from e
         omega_dt = self.plasma.omega_dt  # building the plasma checks grid, ranks and Courant
+        if self.hosts > self.ranks:
+            raise ConfigError(
+                f"hosts: wanted at most one for each of {self.ranks} ranks, got {self.hosts}."
+            )
         if omega_dt >= 1.0:
             raise ConfigError(
                 f"dt_s: wanted less than {self.dt_s / omega_dt:.3g} s, to resolve the plasma "

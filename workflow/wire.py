@@ -118,10 +118,11 @@ class Wire:
         return self._ready(select.POLLIN, seconds)
 
     def send(self, kind: Kind, *parts: bytes | Array, idle: Idle = wait_for_ever) -> None:
-        """Send one message; arrays must be contiguous."""
-        views = [memoryview(p) if isinstance(p, bytes) else _octets(p) for p in parts]
-        head = HEADER.pack(kind, sum(len(view) for view in views))
-        for view in (memoryview(head), *views):
+        """Send one message: all bytes, then all arrays, which must be contiguous."""
+        length = sum(len(p) if isinstance(p, bytes) else p.nbytes for p in parts)
+        words = [p for p in parts if isinstance(p, bytes)]
+        arrays = [_octets(p) for p in parts if not isinstance(p, bytes)]
+        for view in (memoryview(b"".join([HEADER.pack(kind, length), *words])), *arrays):
             while len(view):
                 sent = self.send_some(view)
                 view = view[sent:]
