@@ -163,8 +163,9 @@ class FarRanks:
         if isinstance(error, NodeLost) and link.CUT_OFF not in str(error):
             self._lost = str(error)
         else:
+            why = self._who(str(error)).partition(" The other ranks ")[0].rstrip(".")
             self._lost = (
-                f"{self._name}: {self._who(str(error))}. The other hosts were ended with it; "
+                f"{self._name}: {why}. The other hosts were ended with it; "
                 "start the producer again, and let them join again."
             )
         self._farewell.append((Kind.FAILED, self._lost))
@@ -181,8 +182,8 @@ class FarRanks:
                 name = listening.pop(line)
                 found = f"{name} {last_words(line)}"
                 if link.CUT_OFF not in found:
-                    return found.rstrip(".")
-        return found.rstrip(".")
+                    return found
+        return found
 
 
 def _end(

@@ -10,8 +10,8 @@ What comes in is never unpickled or executed. Nothing is encrypted: on a network
 to, use a tunnel.
 
 Whoever waits calls its `idle` every CHECK_S, which may raise. A peer whose process ends is noticed
-at once, since its system closes the connection; one whose machine or cable is gone, within
-SILENT_S, by TCP's keepalive on a connection that carries nothing else. A peer that is frozen, or
+at once, since its system closes the connection; one whose machine or cable is gone, after SILENT_S,
+by TCP's keepalive on a connection that has no bytes under way. A peer that is frozen, or
 that takes its time, is neither.
 """
 

@@ -100,7 +100,7 @@ def test_a_message_that_is_too_long_or_too_short_is_refused(halves):
     for kind in (Kind.MOVERS, Kind.FIELD):
         payload = bytearray(up.pack(kind))
         for wrong in (payload[:-4], payload + b"four", payload[:4], b""):
-            with pytest.raises(DataError, match="wanted .* bytes"):
+            with pytest.raises(DataError, match=r"wanted .* bytes"):
                 down.unpack(kind, bytearray(wrong))
 
 
