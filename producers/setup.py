@@ -42,7 +42,7 @@ class Setup(abc.ABC):
     grid: tuple[int, ...]  # cells x, y(, z)
     ranks: int = 1  # slabs along y; a process and a box each
     threads: int = 1  # of each rank
-    hosts: int = 1  # that share the ranks; all but the first come by `billow join`
+    hosts: int = 1  # share the ranks; all but the first come by `billow join`; inline: all are here
     listen: str = "127.0.0.1:0"  # where the first one waits for them; port 0: any
     join_s: float = 60.0  # for how long it waits
     cell_m: float = 93.4635e-9

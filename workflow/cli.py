@@ -37,7 +37,8 @@ SIMULATE_EXAMPLES = """examples:
 """
 JOIN = "producers.join:join"  # looked up by name, as a config's plug-ins are
 JOIN_EXAMPLES = """A producer with `hosts: 2` or more computes a part of its ranks and waits for
-other hosts to compute the rest. It prints the command with which they join. By itself it listens on
+other hosts to compute the rest. It prints the command with which they join; under `billow run`
+into RUNFOLDER/logs/producer-1.log. By itself it listens on
 127.0.0.1 only; `listen: 0.0.0.0:7001` opens it to the network, to those who know the token. The
 token is never sent, but nothing is encrypted.
 

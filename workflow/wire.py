@@ -37,7 +37,7 @@ HEADER = struct.Struct("<BxxxxxxxQ")  # kind, bytes that follow
 TEXT = 1 << 16  # bytes of a message in words, at most
 CHECK_S = 0.1
 HANDSHAKE_S = 5.0
-SILENT_S = 4  # idle 2 s, then two probes, 1 s apart
+SILENT_S = 4
 _CHALLENGE = 32  # bytes
 
 Idle = Callable[[], None]
@@ -85,11 +85,9 @@ class Wire:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
-        for option, value in ((idle, 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 2)):
-            number = getattr(socket, option, None) if isinstance(option, str) else option
-            if number is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, number, value)
+        quiet = "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE"  # macOS
+        for option, value in ((quiet, SILENT_S - 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 2)):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
     def fileno(self) -> int:
         return self._sock.fileno()
