@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from producers import cells, pic, ranks, units
+from producers import cells, gathering, hosts, pic, ranks, units
 from producers.radiation import FarField
 from producers.ranks import Signal
 from workflow.errors import DataError
@@ -184,6 +184,22 @@ def warm_up(plasma: pic.Plasma, far_field: FarField | None = None) -> None:
     log.info("kernels for %s are ready (%.1f s)", plasma.dtype, time.monotonic() - began)
 
 
+def lay_out(setup: Setup, zeros: pic.Allocate) -> tuple[Slabs, tuple[tuple[Slot, ...], ...]]:
+    """All slabs, empty, and the output slots of every rank."""
+    particles = math.prod(setup.grid) * setup.particles_per_cell
+    slabs = pic.allocate(setup.plasma, particles=particles, zeros=zeros)
+    seen = setup.radiation
+    detectors = (0, 0) if seen is None else (len(seen.directions), seen.frequencies)
+    slots = tuple(
+        tuple(
+            Slot.of(slabs[rank * setup.threads :][: setup.threads], zeros, detectors)
+            for _ in range(ranks.SLOTS)
+        )
+        for rank in range(setup.ranks)
+    )
+    return slabs, slots
+
+
 class Run(Iterator[tuple[Frame, ...]]):
     """The outputs of one run, one after the other. `pids`: the ranks' processes, once they run."""
 
@@ -217,29 +233,19 @@ class Run(Iterator[tuple[Frame, ...]]):
 
     def _start(self) -> ranks.Ranks:
         setup, plasma = self._setup, self._setup.plasma
-        warm_up(plasma, setup.far_field())  # before ranks fork: none of them compiles
         inline = self._hosting is Hosting.INLINE
-        zeros = pic.private_zeros if inline else ranks.shared_zeros
-        particles = math.prod(setup.grid) * setup.particles_per_cell
-        slabs = pic.allocate(plasma, particles=particles, zeros=zeros)
+        far = setup.hosts > 1 and not inline
+        team = gathering.gather(setup, self._seed) if far else None  # first: all compile at once
+        warm_up(plasma, setup.far_field())  # before ranks fork: none of them compiles
+        slabs, self._slots = lay_out(setup, pic.private_zeros if inline else ranks.shared_zeros)
         observed = setup.radiation
-        shape = (0, 0) if observed is None else (len(observed.directions), observed.frequencies)
-        self._slots = tuple(
-            tuple(
-                Slot.of(slabs[rank * setup.threads :][: setup.threads], zeros, shape)
-                for _ in range(ranks.SLOTS)
-            )
-            for rank in range(setup.ranks)
-        )
         self._detectors = {} if observed is None else observed.detectors(plasma.omega_dt)
         room = max(cells.shape[1] for (slot, *_) in self._slots for cells in slot.cells)
         self._weighting = np.full(room, setup.system.weighting, np.float32)
-        return ranks.start(
-            functools.partial(program, setup, self._seed, slabs, self._slots),
-            setup.ranks,
-            hosting=self._hosting,
-            name=type(setup).__name__,
-        )
+        life = functools.partial(program, setup, self._seed, slabs, self._slots)
+        if team is not None:
+            return hosts.FarRanks(life, setup, team, slabs, self._slots)
+        return ranks.start(life, setup.ranks, hosting=self._hosting, name=type(setup).__name__)
 
     def _frame(self, rank: int, iteration: int, slot: int) -> Frame:
         setup, filled = self._setup, self._slots[rank][slot]

@@ -13,6 +13,7 @@ import numpy as np
 from producers import pic, units
 from producers.course import Run
 from producers.radiation import FarField, Radiation
+from workflow import wire
 from workflow.errors import ConfigError
 from workflow.types import Array, Grid, Hosting, Series, Unit
 
@@ -41,6 +42,9 @@ class Setup(abc.ABC):
     grid: tuple[int, ...]  # cells x, y(, z)
     ranks: int = 1  # slabs along y; a process and a box each
     threads: int = 1  # of each rank
+    hosts: int = 1  # share the ranks; all but the first come by `billow join`; inline: all are here
+    listen: str = "127.0.0.1:0"  # where the first one waits for them; port 0: any
+    join_s: float = 60.0  # for how long it waits
     cell_m: float = 93.4635e-9
     dt_s: float = 1.79e-16
     density_m3: float = 1e25  # of electrons and of ions
@@ -58,9 +62,10 @@ class Setup(abc.ABC):
     pace_s: float = 0.0  # shortest wall time between two outputs; 0: as fast as it goes
 
     def __post_init__(self) -> None:
-        for name, low in (
-            ("first_step", 0), ("period", 1), ("particles_per_cell", 1), ("threads", 1)
-        ):  # fmt: skip
+        counts = {"first_step": 0} | dict.fromkeys(
+            ("period", "particles_per_cell", "threads", "hosts"), 1
+        )
+        for name, low in counts.items():
             if getattr(self, name) < low:
                 raise ConfigError(f"{name}: wanted {low} or more, got {getattr(self, name)}.")
         if self.last_step < self.first_step:
@@ -77,7 +82,17 @@ class Setup(abc.ABC):
             raise ConfigError(f"gamma: wanted 1 or more, got {self.gamma}.")
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"dtype: wanted 'float32' or 'float64', got '{self.dtype}'.")
+        if not 0 < self.join_s < math.inf:
+            raise ConfigError(f"join_s: wanted more than 0, got {self.join_s}.")
+        try:
+            wire.parse(self.listen)
+        except ConfigError as e:
+            raise ConfigError(f"listen: {e}") from e
         omega_dt = self.plasma.omega_dt  # building the plasma checks grid, ranks and Courant
+        if self.hosts > self.ranks:
+            raise ConfigError(
+                f"hosts: wanted at most one for each of {self.ranks} ranks, got {self.hosts}."
+            )
         if omega_dt >= 1.0:
             raise ConfigError(
                 f"dt_s: wanted less than {self.dt_s / omega_dt:.3g} s, to resolve the plasma "

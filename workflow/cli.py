@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow import doctor, template
+from workflow import doctor, plugins, template
 from workflow.config import Config, read_config
 from workflow.errors import BillowError, ConfigError, DataError
 from workflow.plan import Plan, plan
@@ -34,6 +34,20 @@ SIMULATE_EXAMPLES = """examples:
   billow simulate configs/khi-laptop.yaml --plot --movie     and draw the vortices
   billow simulate configs/khi-laptop.yaml --out khi.bp5 source.producer.first_step=0
   billow simulate configs/khi-laptop.yaml --stream khi.sst   for a reader that comes on its own
+"""
+JOIN = "producers.join:join"  # looked up by name, as a config's plug-ins are
+JOIN_EXAMPLES = """A producer with `hosts: 2` or more computes a part of its ranks and waits for
+other hosts to compute the rest. It prints the command with which they join; under `billow run`
+into RUNFOLDER/logs/producer-1.log. By itself it listens on
+127.0.0.1 only; `listen: 0.0.0.0:7001` opens it to the network, to those who know the token. The
+token is never sent, but nothing is encrypted.
+
+examples:
+  billow simulate configs/khi-laptop.yaml source.producer.hosts=2     prints what to run, waits
+  billow join 127.0.0.1:40123 --token 5b0c2f...                       in another terminal
+on a cluster, with the same BILLOW_TOKEN set on both nodes:
+  billow run my.yaml source.producer.hosts=2 source.producer.listen=0.0.0.0:7001
+  billow join node1:7001 --wait 300
 """
 
 
@@ -114,6 +128,12 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--plot", action="store_true", help="draw a PNG; needs billow[plot]")
     simulate.add_argument("--movie", action="store_true", help="draw a GIF; needs billow[plot]")
     simulate.add_argument("--plain", action="store_true", help="lines instead of a progress bar")
+    join = add("join", _join, "compute a part of a producer that runs elsewhere", JOIN_EXAMPLES)
+    join.add_argument("address", metavar="HOST:PORT", help="where the producer listens")
+    join.add_argument("--token", help="the run's (default: $BILLOW_TOKEN, which others cannot see)")
+    join.add_argument(
+        "--wait", type=float, default=60.0, metavar="S", help="for a producer, so long (60)"
+    )
     check = add("check", _check, "validate a config and say what it would take; starts nothing")
     _add_config(check)
     watch = add("watch", _watch, "live view of a run, running or finished")
@@ -173,6 +193,21 @@ def _simulate(options: argparse.Namespace) -> int:
     )
     whole = simulate.simulate(config, where, plain=options.plain)
     return DONE if whole else INTERRUPTED
+
+
+def _join(options: argparse.Namespace) -> int:
+    token = options.token or os.environ.get("BILLOW_TOKEN", "")
+    if not token:
+        raise ConfigError(
+            "--token: wanted the token that the producer printed, or BILLOW_TOKEN, got neither."
+        )
+    plugins.load(JOIN, "join")(
+        options.address,
+        token=token,
+        wait_s=options.wait,
+        say=lambda text: print(f"billow join: {text}", flush=True),
+    )
+    return DONE
 
 
 def _check(options: argparse.Namespace) -> int:

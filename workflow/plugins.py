@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 import importlib
 import types
 import typing
@@ -68,6 +69,33 @@ def build(spec: Mapping[str, Any], where: str) -> Any:
             raise ConfigError(f"{where}: '{path}' takes no fields, got {sorted(values)}.")
         return factory
     return construct(factory, values, where)
+
+
+def spec(plugin: Any) -> dict[str, Any]:
+    """The plain values, fit for JSON, of which `build` makes an equal plug-in: the way back."""
+    factory = type(plugin)
+    values = {f.name: getattr(plugin, f.name) for f in dataclasses.fields(plugin) if f.init}
+    return {
+        "use": f"{factory.__module__}:{factory.__qualname__}",
+        **{key: _plain(value, f"{factory.__name__}.{key}") for key, value in values.items()},
+    }
+
+
+def _plain(value: Any, where: str) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        return spec(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}.{i}") for i, item in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ConfigError(
+        f"{where}: wanted text, numbers, lists, mappings, enumerations or dataclasses of these, "
+        f"got {type(value).__name__}."
+    )
 
 
 def construct(factory: type[Any], values: Mapping[str, Any], where: str) -> Any:

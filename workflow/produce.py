@@ -94,6 +94,7 @@ def _produce(options: argparse.Namespace, journal: Journal) -> int:
         )
         frames = next(iterations, None)
     writer.close()
+    getattr(iterations, "close", lambda: None)()  # ranks on other hosts are told
     journal.write(
         "producer/end",
         value="stopped" if stop.asked else "ended",

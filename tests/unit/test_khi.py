@@ -43,6 +43,11 @@ def copied(producer, seed=1, hosting=Hosting.INLINE):
     [
         ({"ranks": 5}, "ranks"),
         ({"ranks": 0}, "ranks"),
+        ({"hosts": 0}, "hosts"),
+        ({"ranks": 2, "hosts": 3}, "hosts"),
+        ({"listen": "7001"}, "listen"),
+        ({"listen": "here:99999"}, "listen"),
+        ({"join_s": 0.0}, "join_s"),
         ({"grid": (2, 16)}, "grid"),
         ({"grid": (8, 18)}, "grid"),
         ({"dt_s": 3e-16}, "c dt"),

@@ -1,6 +1,7 @@
 """Plug-ins by dotted path, checked against their dataclass."""
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -46,6 +47,22 @@ def test_a_plug_in_is_built_from_plain_values():
 def test_a_plug_in_may_hold_another():
     built = build(rate=1, inner={"use": f"{__name__}:Inner", "width": 3})
     assert built.inner == Inner(width=3)
+
+
+def test_the_way_back_gives_plain_values_of_which_the_same_is_built():
+    first = build(
+        rate=0.1 + 0.2, mode="slow", table={"a": [1]},
+        inner={"use": f"{__name__}:Inner", "width": 3},
+    )  # fmt: skip
+    told = json.loads(json.dumps(plugins.spec(first)))
+    assert told["mode"] == "slow"
+    assert told["inner"] == {"use": f"{__name__}:Inner", "width": 3}
+    assert plugins.build(told, "over there") == first
+
+
+def test_what_is_not_plain_has_no_way_back():
+    with pytest.raises(ConfigError, match=r"Inner\.width: wanted text, numbers.*got complex"):
+        plugins.spec(Inner(width=1j))
 
 
 @pytest.mark.parametrize(
