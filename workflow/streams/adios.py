@@ -17,10 +17,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import adios2.bindings as engine_room
 import numpy as np
 
 from workflow.errors import ConfigError, DataError
+from workflow.streams.engine import engine_room
 from workflow.streams.openpmd_step import Span
 from workflow.types import Array
 

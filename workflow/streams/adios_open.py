@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import adios2
-import adios2.bindings as engine_room
-
 from workflow.errors import ConfigError, DataError, StreamTimeout
 from workflow.streams.adios import contact_name, message_of, sst_parameters
+from workflow.streams.engine import adios2, engine_room
 from workflow.streams.watchdog import killed_after
 from workflow.streams.writer_note import Life, WriterNote
 

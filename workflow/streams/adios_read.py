@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import adios2.bindings as engine_room
 import numpy as np
 
 from workflow.errors import DataError, StreamError
 from workflow.streams.adios import EngineStep, message_of
 from workflow.streams.adios_open import Opened, check_whole, files_of, open_bp, open_sst
+from workflow.streams.engine import engine_room
 from workflow.streams.openpmd import RANK_TABLE, hosts_of
 from workflow.streams.openpmd_read import Iteration
 from workflow.streams.openpmd_step import iterations_of

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import adios2.bindings as engine_room
 import numpy as np
 
 from workflow.errors import ConfigError, DataError, StreamError
 from workflow.streams.adios import DTYPES, contact_name, message_of, sst_parameters
+from workflow.streams.engine import engine_room
 from workflow.streams.openpmd import (
     GROUPS,
     JSON_SUFFIX,
