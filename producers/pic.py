@@ -39,7 +39,10 @@ Allocate = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
 
 @dataclass(frozen=True, kw_only=True)
 class Particles:
-    """The particles of one species in one slab, as in `producers.kernels`."""
+    """The particles of one species in one slab, as in `producers.kernels`.
+
+    Only the boxes of movers are looked at by others; the rest is the memory of whoever runs it.
+    """
 
     capacity: int  # particles at most
     blocks: Array  # (2, size): two stores, of which one is in use
@@ -127,11 +130,11 @@ def _room(plasma: Plasma, grid: int, particles: int, share: int, zeros: Allocate
     room = min(particles, 2 * share + 1024) + 1
     mine = Particles(
         capacity=capacity,
-        blocks=zeros((2, blocks * plasma.width * LANES), plasma.dtype),
-        first=zeros((2, grid + 1), number),
-        used=zeros((1,), number),
-        count=zeros((grid,), small),
-        incoming=zeros((grid,), small),
+        blocks=private_zeros((2, blocks * plasma.width * LANES), plasma.dtype),
+        first=private_zeros((2, grid + 1), number),
+        used=private_zeros((1,), number),
+        count=private_zeros((grid,), small),
+        incoming=private_zeros((grid,), small),
         targets=zeros((3, room), small),
         numbers=zeros((3, room, plasma.width), plasma.dtype),
         gone=zeros((3,), number),
