@@ -30,10 +30,13 @@ class KelvinHelmholtz(Setup):
     STREAM: ClassVar[str] = "khi"
 
     grid: tuple[int, ...] = (192, 512)
+    shear_width_m: float = 0.0  # of a tanh profile of the speed; 0: a step, as PIConGPU's
     perturbation: Perturbation | None = None  # without, noise seeds the instability
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not 0 <= self.shear_width_m < math.inf:
+            raise ConfigError(f"shear_width_m: wanted 0 or more, got {self.shear_width_m}.")
         tested = TESTED_GAMMA[self.shape]
         if self.gamma > tested:
             warnings.warn(
@@ -55,7 +58,9 @@ class KelvinHelmholtz(Setup):
         cells, inside = in_row(self, row, rng)
         y = row + inside[1]
         ions = np.zeros((3, y.size))
-        ions[0] = shear.flow_sign(y, self.grid[1]) * self.gamma * shear.beta(self.gamma)
+        width = self.shear_width_m / self.cell_m
+        speed = shear.beta(self.gamma) * shear.profile(y, self.grid[1], width)  # [c]
+        ions[0] = speed / np.sqrt(1.0 - speed * speed)
         electrons = ions + rng.normal(0.0, self.thermal, ions.shape)
         electrons[1] += self._seeded(cells[0] + inside[0], y)
         return cells, inside, electrons, ions

@@ -62,6 +62,12 @@ def flow_sign(y: Array, height: float) -> Array:
     return np.where((y < 0.25 * height) | (y >= 0.75 * height), 1.0, -1.0)
 
 
+def profile(y: Array, height: float, width: float) -> Array:
+    """Speed over that far from the planes: a step, or tanh(distance / width)."""
+    sign = flow_sign(y, height)
+    return sign * np.tanh(distance_to_shear(y, height) / width) if width else sign
+
+
 def distance_to_shear(y: Array, height: float) -> Array:
     """Distance to the nearer of the two steps, around the periodic box."""
     return np.abs(np.abs(np.mod(y, 0.5 * height) - 0.25 * height))

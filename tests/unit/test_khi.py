@@ -1,6 +1,7 @@
 """The Kelvin-Helmholtz producer: its config, its units, its start, and the life of its ranks."""
 
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from producers import ranks
+from producers import ranks, shear
 from producers.khi import KelvinHelmholtz
 from producers.pic import Shape
 from producers.setup import Start, lattice
@@ -60,6 +61,7 @@ def copied(producer, seed=1, hosting=Hosting.INLINE):
         ({"particles_per_cell": 0}, "particles_per_cell"),
         ({"dtype": "float16"}, "dtype"),
         ({"pace_s": -1.0}, "pace_s"),
+        ({"shear_width_m": -1.0}, "shear_width_m"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(wrong, name):
@@ -75,6 +77,26 @@ def test_a_fast_flow_is_warned_of_and_told_why():
     (warning,) = caught
     for reason in ("numerical Cherenkov radiation", "outrun the slowest light", "Do not trust"):
         assert reason in str(warning.message)
+
+
+def test_a_smooth_shear_has_a_tanh_profile_and_a_sharp_one_a_step():
+    width = 2.0  # cells
+    config = small(grid=(8, 64), shear_width_m=width * 93.4635e-9, temperature_ev=0.0)
+    y, u = (
+        np.concatenate(part) for part in zip(*(_row(config, row) for row in range(64)), strict=True)
+    )
+    speed = u / np.sqrt(1.0 + u * u) / shear.beta(config.gamma)
+    lower = y < 32
+    np.testing.assert_allclose(speed[lower], -np.tanh((y[lower] - 16.0) / width), atol=1e-12)
+    np.testing.assert_allclose(speed[~lower], np.tanh((y[~lower] - 48.0) / width), atol=1e-12)
+    _, step = _row(small(grid=(8, 64), temperature_ev=0.0), 0)
+    assert step == pytest.approx(math.sqrt(1.021**2 - 1.0), rel=1e-12)
+
+
+def _row(config, row):
+    """y [cells] and u_x of the electrons of a row."""
+    _, inside, electrons, _ = config.particles(1, row)
+    return row + inside[1], electrons[0]
 
 
 def test_algorithms_are_named_as_picongpu_names_them():
