@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from producers import cells, gathering, hosts, pic, ranks, units
+from producers.outputs import Outputs
 from producers.radiation import FarField
 from producers.ranks import Signal
 from workflow.errors import DataError
@@ -200,36 +201,14 @@ def lay_out(setup: Setup, zeros: pic.Allocate) -> tuple[Slabs, tuple[tuple[Slot,
     return slabs, slots
 
 
-class Run(Iterator[tuple[Frame, ...]]):
-    """The outputs of one run, one after the other. `pids`: the ranks' processes, once they run."""
+class Run(Outputs):
+    """The outputs of one run."""
 
     def __init__(self, setup: Setup, seed: int, hosting: Hosting) -> None:
+        super().__init__(count=setup.ranks, outputs=setup.outputs, pace_s=setup.pace_s)
         self._setup, self._seed, self._hosting = setup, seed, hosting
         self._series: Series = setup.series()
-        self._ranks: ranks.Ranks | None = None
         self._slots: tuple[tuple[Slot, ...], ...] = ()
-        self._outputs = iter(setup.outputs)
-        self._last_s = -math.inf
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return self._ranks.pids if self._ranks is not None else ()
-
-    def __next__(self) -> tuple[Frame, ...]:
-        if self._ranks is None:
-            self._ranks = self._start()
-        slot = self._ranks.next_slot()
-        if slot is None:
-            raise StopIteration
-        self._ranks.rest(self._last_s + self._setup.pace_s - time.monotonic())
-        self._last_s = time.monotonic()
-        iteration = next(self._outputs)
-        return tuple(self._frame(rank, iteration, slot) for rank in range(self._setup.ranks))
-
-    def close(self) -> None:
-        """End the run before its end; frames must not be read any more."""
-        if self._ranks is not None:
-            self._ranks.close()
 
     def _start(self) -> ranks.Ranks:
         setup, plasma = self._setup, self._setup.plasma

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from producers import ranks, shear, stuart
+from producers.outputs import Outputs
 from producers.ranks import Signal
 from workflow.types import Array, Box, Frame, Hosting
 
@@ -139,36 +140,14 @@ def warm_up() -> None:
 # ---------------------------------------------------------------- the run
 
 
-class Run(Iterator[tuple[Frame, ...]]):
-    """The outputs of one run, one after the other. `pids`: the ranks' processes, once they run."""
+class Run(Outputs):
+    """The outputs of one run."""
 
     def __init__(self, config: VortexFlow, seed: int, hosting: Hosting) -> None:
+        super().__init__(count=config.ranks, outputs=config.outputs, pace_s=config.pace_s)
         self._config, self._seed, self._hosting = config, seed, hosting
         self._units = config.series().units
-        self._ranks: ranks.Ranks | None = None
         self._slots: tuple[tuple[Slot, ...], ...] = ()
-        self._outputs = iter(config.outputs)
-        self._last_s = -math.inf
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return self._ranks.pids if self._ranks is not None else ()
-
-    def __next__(self) -> tuple[Frame, ...]:
-        if self._ranks is None:
-            self._ranks = self._start()
-        slot = self._ranks.next_slot()
-        if slot is None:
-            raise StopIteration
-        self._ranks.rest(self._last_s + self._config.pace_s - time.monotonic())
-        self._last_s = time.monotonic()
-        iteration = next(self._outputs)
-        return tuple(self._frame(rank, iteration, slot) for rank in range(self._config.ranks))
-
-    def close(self) -> None:
-        """End the run before its end; frames must not be read any more."""
-        if self._ranks is not None:
-            self._ranks.close()
 
     def _start(self) -> ranks.Ranks:
         config = self._config
