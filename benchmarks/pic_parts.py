@@ -136,9 +136,10 @@ def _loop(
         take_fields(work, fields, N0, j, i, order, depth)
         for b in range((n + U_LANES - N1) // U_LANES):
             load(work, block, (np.uintp(first[c]) + b) * size, False, N0, depth)
+            alive = min(n - b * U_LANES, U_LANES)
             push(work, half_kick, step, order, depth, pusher)
             if deposits:
-                deposit(work, min(n - b * U_LANES, U_LANES), amount, order, depth)
+                deposit(work, alive, amount, order, depth)
         if deposits:
             flush_all(work, current, N0, j, i, order, depth)
 

@@ -15,7 +15,7 @@ puts it into its new cell; so nothing is sorted and only what moves is moved.
 
 The loops are written to be vectorised: indices are np.uintp (signed ones bring wrap-around
 selects); all rows of a block have constant distances in one flat array (separate arrays might
-overlap, for all that the compiler knows); blocks are whole: lanes beyond `count` hold old numbers
+overlap, for all that the compiler knows); blocks are whole: lanes beyond `count` hold numbers
 of weight zero. NUMBA_SLP_VECTORIZE=1 would spoil it.
 
 Deposition: T. Zh. Esirkepov, Comput. Phys. Commun. 135, 144 (2001). Push: J. P. Boris, Proc. 4th
@@ -82,7 +82,7 @@ from producers.splines import (
     twelfth,
     whole,
 )
-from producers.vectors import add_four_sums, copy_row, prefetch, repeat
+from producers.vectors import add_four_sums, copy_first, copy_row, prefetch, repeat
 
 
 def _rotation_gamma(square, tx, ty, tz, dot, pusher):
@@ -162,14 +162,17 @@ def load(work, block, base, keep, last, depth):
 
 
 @njit(error_model="numpy", forceinline=True)
-def store(work, block, base, depth):
-    """Give a block its u at n + 1/2 and places at n + 1; x of those that left is negative."""
-    copy_row(block, base, work, U_NEW, LANES)
-    copy_row(block, base + ROW_Y, work, U_NEW + ROW_Y, LANES)
+def store(work, alive, block, base, depth):
+    """Give a block its u at n + 1/2 and places at n + 1; x of those that left is negative.
+
+    Lanes beyond `alive` get 0, lest what lies there drifts away step by step until it is no number.
+    """
+    copy_first(block, base, work, U_NEW, alive, LANES)
+    copy_first(block, base + ROW_Y, work, U_NEW + ROW_Y, alive, LANES)
     for q in range(N2, N5):
-        copy_row(block, base + q * U_LANES, work, U_OLD + q * U_LANES, LANES)
+        copy_first(block, base + q * U_LANES, work, U_OLD + q * U_LANES, alive, LANES)
     if len(depth):
-        copy_row(block, base + ROW_Z, work, U_NEW + N2 * U_LANES, LANES)
+        copy_first(block, base + ROW_Z, work, U_NEW + N2 * U_LANES, alive, LANES)
 
 
 @njit(error_model="numpy", nogil=True, fastmath={"contract"})
@@ -352,7 +355,7 @@ def advance(
                     numbers[side, m, q] = block[base + lane + q * U_LANES]
                 work[U_NEW + lane] = -ONE
                 left = True
-            store(work, block, base, depth)
+            store(work, alive, block, base, depth)
         flush_all(work, current, k, j, i, order, depth)
         if left:
             count[c] = close_gaps(block, start, n, width)

@@ -59,6 +59,27 @@ def copy_row(typingctx, to, at, of, index, n):
 
 
 @intrinsic(prefer_literal=True)
+def copy_first(typingctx, to, at, of, index, m, n):
+    """to[at : at + n] = the first m of of[index : index + n], then zeros."""
+    count = n.literal_value
+
+    def code(context, builder, signature, args):
+        kinds = signature.args
+        source, size = _at(context, builder, kinds[2], args[2], args[3], count)
+        target, _ = _at(context, builder, kinds[0], args[0], args[1], count)
+        numbers = builder.load(source, align=size)
+        lanes = ir.Constant(ir.VectorType(_NUMBER, count), list(range(count)))
+        first = builder.icmp_unsigned(
+            "<", lanes, _splat(builder, builder.trunc(args[4], _NUMBER), count)
+        )
+        kept = builder.select(first, numbers, ir.Constant(numbers.type, None))
+        builder.store(kept, target, align=size)
+        return context.get_dummy_value()
+
+    return types.void(to, types.uintp, of, types.uintp, types.uintp, n), code
+
+
+@intrinsic(prefer_literal=True)
 def repeat(typingctx, to, at, number, n):
     """to[at : at + n] = number."""
     count = n.literal_value

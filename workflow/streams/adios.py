@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from workflow.errors import ConfigError, DataError
-from workflow.streams.engine import engine_room
+from workflow.streams.adios_engine import engine_room
 from workflow.streams.openpmd_step import Span
 from workflow.types import Array
 

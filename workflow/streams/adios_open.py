@@ -12,7 +12,7 @@ from typing import Any
 
 from workflow.errors import ConfigError, DataError, StreamTimeout
 from workflow.streams.adios import contact_name, message_of, sst_parameters
-from workflow.streams.engine import adios2, engine_room
+from workflow.streams.adios_engine import adios2, engine_room
 from workflow.streams.watchdog import killed_after
 from workflow.streams.writer_note import Life, WriterNote
 

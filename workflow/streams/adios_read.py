@@ -20,8 +20,8 @@ import numpy as np
 
 from workflow.errors import DataError, StreamError
 from workflow.streams.adios import EngineStep, message_of
+from workflow.streams.adios_engine import engine_room
 from workflow.streams.adios_open import Opened, check_whole, files_of, open_bp, open_sst
-from workflow.streams.engine import engine_room
 from workflow.streams.openpmd import RANK_TABLE, hosts_of
 from workflow.streams.openpmd_read import Iteration
 from workflow.streams.openpmd_step import iterations_of

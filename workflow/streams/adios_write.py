@@ -15,7 +15,7 @@ import numpy as np
 
 from workflow.errors import ConfigError, DataError, StreamError
 from workflow.streams.adios import DTYPES, contact_name, message_of, sst_parameters
-from workflow.streams.engine import engine_room
+from workflow.streams.adios_engine import engine_room
 from workflow.streams.openpmd import (
     GROUPS,
     JSON_SUFFIX,
