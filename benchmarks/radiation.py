@@ -45,7 +45,7 @@ def _of_box(electrons: int, height: int, repetitions: int) -> list[dict[str, Any
     step_s = _best(lambda: pic.step(slabs, keep=True), repetitions)
 
     def add() -> None:
-        course.radiate(far_field, slabs[0], config.system.weighting, 1)
+        course.radiate(slabs[0], {0: far_field}, config.system.weighting, 1)
 
     def transform() -> None:
         far_field.amplitude()
