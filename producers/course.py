@@ -107,24 +107,29 @@ class Slot:
             far_field.reset()
 
 
+def electrons(slab: pic.Slab, chosen: Array | None = None) -> Particles:
+    """A slab's electrons where they lie, as the radiation takes them; chosen: of which cells."""
+    mine = slab.particles[ELECTRON]
+    return Particles(
+        block=mine.block,
+        first=mine.starts,
+        count=mine.count,
+        width=slab.plasma.width,
+        grid=slab.shape,
+        corner=np.array([0.0, slab.rows.start, 0.0]),
+        cells=chosen,
+    )
+
+
 def radiate(
     slab: pic.Slab, far_fields: Mapping[int, FarField], weighting: float, step: int
 ) -> None:
     """Take in what a slab's electrons radiated in the step that has just led to `step`.
 
-    far_fields: of each slab, by its index, so that slabs may be in threads of their own.
-    Needs u before that step: `pic.advance(slab, keep=True)`.
+    far_fields: of each slab, by its index, so that slabs may be in threads of their own. Needs u
+    before that step: `pic.advance(slab, keep=True)`.
     """
-    electrons = slab.particles[ELECTRON]
-    where = Particles(
-        block=electrons.block,
-        first=electrons.starts,
-        count=electrons.count,
-        width=slab.plasma.width,
-        grid=slab.shape,
-        corner=np.array([0.0, slab.rows.start, 0.0]),
-    )
-    far_fields[slab.index].add_particles(where, weighting, step)
+    far_fields[slab.index].add_particles(electrons(slab), weighting, step)
 
 
 # ---------------------------------------------------------------- the run
