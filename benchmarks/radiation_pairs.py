@@ -27,7 +27,7 @@ import argparse
 import enum
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,13 +106,14 @@ def ours(
     *,
     name: str,
     omega: Array,
-    dumps: range = DUMPS,
+    dumps: Sequence[int] = DUMPS,
+    every: int = EVERY,
     boxes: tuple[int, int] = BOXES,
 ) -> Boxes:
     """One run of ours, in this process; threads: of config.
 
-    fill: puts the particles into a slab. omega [rad/s]; boxes along x, y, along y a multiple of the
-    threads.
+    fill: puts the particles into a slab. omega [rad/s]; every: steps that a dump holds; boxes along
+    x, y, along y a multiple of the threads.
     """
     radiation, plasma = config.radiation, config.plasma
     assert radiation is not None
@@ -140,7 +141,7 @@ def ours(
     with course.Crew(slabs) as each:
         each(fill)
         for step in range(1, dumps[-1] + 1):
-            observed = step > dumps[0] - EVERY
+            observed = any(dump - every < step <= dump for dump in dumps)
             each(functools.partial(pic.advance, keep=observed))
             each(functools.partial(pic.meet, slabs=slabs))
             each(functools.partial(pic.finish, slabs=slabs))
