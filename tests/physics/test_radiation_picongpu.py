@@ -7,9 +7,10 @@ frequencies are coherent:
 
     |A|^2 ~ (number of electrons)^2,   and so times (12 / 4)^2 (25 / 9)^2;   energy ~ 12 / 4
 
-Compared where the energy of E_x is that of PIConGPU's at step 900: 16 medians over boxes (two
-directions of the stream, four of observation, 0.1 to 3 and 3 to 10 omega_pe). A box's power depends
-on where in it the wave is: over boxes it varies by a factor of ten.
+Compared where the energy of E_x is that of PIConGPU's at step 900 (that of B_z is also in waves
+across z and in the mean field of the shear, which grow from noise): 16 medians over boxes (two
+directions of the stream, four of observation), 0.1 to 1, 1 to 3 and 3 to 10 omega_pe. A box's power
+depends on where in it the wave is: over boxes it varies by a factor of ten.
 """
 
 import numpy as np

@@ -84,6 +84,7 @@ def test_boxes_that_are_only_sooner_agree_on_the_clock_of_their_fields(early):
         cells = compared(recorded, run, omega, clock)
         np.testing.assert_allclose(cells.ratio, 1.0, rtol=0.05)  # interpolated between dumps
         assert cells.agree.all()
+        assert radiation_pairs.verdict(cells).endswith("The runs agree.")
 
 
 def compared(recorded, run, omega, clock=radiation_pairs.Clock.EX):
@@ -103,6 +104,7 @@ def test_a_window_that_is_left_out_would_be_seen():
     said = radiation_pairs.verdict(cells)
     assert f"{int(cells.agree.sum())} of 160 cells agree" in said
     assert "0.03 at 0.1 to 1" in said
+    assert "The runs do not agree" in said
     assert "**0.03**" in radiation_pairs.table(cells, direction)
 
 
