@@ -10,8 +10,9 @@ wave of the instability fits into the run along x. Boxes beside a shear plane ar
 others `bulk`; +x and -x are the directions of the stream. Prints, in Markdown, means of ln(|A|^2 +
 1e-9) over a band [omega_pe], smallest to largest box.
 
-The window is a triangle over the run's box, as in PIConGPU's example: the published box that lies
-at the run's edge is darker than the thermal noise of its electrons would be without.
+The window of the published run is not known. By default it is the triangle of PIConGPU's example:
+without one, the thermal noise of our electrons alone is brighter than the published box that lies
+at its run's edge.
 """
 
 from __future__ import annotations
