@@ -6,7 +6,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ import numpy as np
 from producers import cells, gathering, hosts, pic, ranks, units
 from producers.outputs import Outputs
 from producers.radiation import FarField
+from producers.radiation_sums import Particles
 from producers.ranks import Signal
 from workflow.errors import DataError
 from workflow.types import Array, Box, Frame, Hosting, Series
@@ -99,19 +100,37 @@ class Slot:
         )
         return n
 
-    def observe(self, far_field: FarField, charge: float) -> None:
+    def observe(self, far_fields: Sequence[FarField], charge: float) -> None:
         """Copy what was radiated since the last time, by particles of such a charge."""
-        self.amplitude[...] = charge * np.moveaxis(far_field.amplitude(), -1, 0)
-        far_field.reset()
+        self.amplitude[...] = 0
+        for far_field in far_fields:
+            self.amplitude[...] += charge * np.moveaxis(far_field.amplitude(), -1, 0)
+            far_field.reset()
 
 
-def radiate(far_field: FarField, slab: pic.Slab, weighting: float, step: int) -> None:
+def electrons(slab: pic.Slab, chosen: Array | None = None) -> Particles:
+    """A slab's electrons where they lie, as the radiation takes them; chosen: of which cells."""
+    mine = slab.particles[ELECTRON]
+    return Particles(
+        block=mine.block,
+        first=mine.starts,
+        count=mine.count,
+        width=slab.plasma.width,
+        grid=slab.shape,
+        corner=np.array([0.0, slab.rows.start, 0.0]),
+        cells=chosen,
+    )
+
+
+def radiate(
+    slab: pic.Slab, far_fields: Mapping[int, FarField], weighting: float, step: int
+) -> None:
     """Take in what a slab's electrons radiated in the step that has just led to `step`.
 
-    Needs u before that step: `pic.advance(slab, keep=True)`.
+    far_fields: of each slab, by its index, so that slabs may be in threads of their own. Needs u
+    before that step: `pic.advance(slab, keep=True)`.
     """
-    at, inside, u = pic.read(slab, ELECTRON)
-    far_field.add(at + inside, u[3:], u[:3], weighting, step)
+    far_fields[slab.index].add_particles(electrons(slab), weighting, step)
 
 
 # ---------------------------------------------------------------- the run
@@ -121,8 +140,9 @@ def program(
     setup: Setup, seed: int, slabs: Slabs, slots: Sequence[Sequence[Slot]], rank: int
 ) -> Iterator[Signal]:
     """What one rank does; yields where it needs the other ranks."""
-    outputs, far_field, weighting = setup.outputs, setup.far_field(), setup.system.weighting
+    outputs, weighting = setup.outputs, setup.system.weighting
     mine = slabs[rank * setup.threads : (rank + 1) * setup.threads]
+    far_fields = {slab.index: far for slab in mine if (far := setup.far_field()) is not None}
     with Crew(mine) as each:
         each(functools.partial(fill, setup, seed))
         for step in range(outputs[-1] + 1):
@@ -130,8 +150,9 @@ def program(
                 yield Signal.CLAIM
                 slot = slots[rank][outputs.index(step) % ranks.SLOTS]
                 slot.fill(mine)
-                if far_field is not None:
-                    slot.observe(far_field, slabs[0].plasma.species[ELECTRON].charge / weighting)
+                if far_fields:
+                    charge = slabs[0].plasma.species[ELECTRON].charge / weighting
+                    slot.observe(tuple(far_fields.values()), charge)
                 yield Signal.SHOW
             if step == outputs[-1]:
                 return
@@ -141,9 +162,12 @@ def program(
             each(functools.partial(pic.meet, slabs=slabs))
             yield Signal.MEET
             each(functools.partial(pic.finish, slabs=slabs))
-            if far_field is not None and radiates:
-                for slab in mine:
-                    radiate(far_field, slab, weighting, step + 1)
+            if radiates:
+                each(
+                    functools.partial(
+                        radiate, far_fields=far_fields, weighting=weighting, step=step + 1
+                    )
+                )
 
 
 class Crew:
@@ -180,7 +204,7 @@ def warm_up(plasma: pic.Plasma, far_field: FarField | None = None) -> None:
     pic.step((slab,), keep=True)
     Slot.of((slab,), pic.private_zeros).fill((slab,))
     if far_field is not None:
-        radiate(far_field, slab, 1.0, 1)
+        radiate(slab, {slab.index: far_field}, 1.0, 1)
         far_field.amplitude()
     log.info("kernels for %s are ready (%.1f s)", plasma.dtype, time.monotonic() - began)
 

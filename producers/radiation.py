@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.radiation_sums import Binned, Complex128, Direct, Float64, Sum, View
+from producers.radiation_sums import Binned, Complex128, Direct, Float64, Particles, Sum, View
 from workflow.errors import ConfigError, DataError
 from workflow.types import Array
 
@@ -161,12 +161,15 @@ def form_factor(coherent: Float64, weighting: float) -> Float64:
     return np.sqrt(weighting + (weighting * weighting - weighting) * coherent)
 
 
-def window_of(kind: Window, position: Float64, length: tuple[float, ...]) -> Float64:
-    """Weights (n,) of particles at position (d, n) in a box from 0 to length (d,)."""
-    if kind is Window.NONE:
-        return np.ones(position.shape[1])
-    ends = np.array(length)[:, None]
-    return np.asarray((1.0 - 2.0 * np.abs(position - 0.5 * ends) / ends).clip(min=0.0).prod(axis=0))
+def slopes_of(kind: Window, length: tuple[float, ...]) -> Float64:
+    """(3,): a particle at x in a box from 0 to length counts for the product of 1 - |slope x - 1|.
+
+    0 where an axis does not count.
+    """
+    slopes = np.zeros(3)
+    if kind is Window.TRIANGLE:
+        slopes[: len(length)] = 2.0 / np.array(length)
+    return slopes
 
 
 class FarField:
@@ -190,12 +193,13 @@ class FarField:
             raise ConfigError(f"omega: wanted rising frequencies from 0 up, got {omega}.")
         if not 1 <= len(cell) == len(length) <= 3:
             raise ConfigError(f"cell, length: wanted 1 to 3 axes each, got {cell} and {length}.")
-        self._radiation, self._length = radiation, length
+        self._axes = len(length)
         normals = radiation.normals
         self._coherence = coherence(radiation.form_factor, omega, normals, np.array(cell))
         view = View.of(
             normals=normals, omega=omega, cell=np.array(cell), lag=lag, nyquist=radiation.nyquist,
             total=radiation.acceleration is Acceleration.TOTAL,
+            slopes=slopes_of(radiation.window, length),
         )  # fmt: skip
         self._sum: Sum = Direct(view)
         if radiation.method is Method.BINNED:
@@ -213,29 +217,25 @@ class FarField:
         Each further weighting costs a transform where the method is binned.
         """
         n = position.shape[1]
-        if len(position) != len(self._length) or not now.shape == before.shape == (3, n):
+        if len(position) != self._axes or not now.shape == before.shape == (3, n):
             raise DataError(
-                f"radiation: wanted position ({len(self._length)}, n) and two u (3, n), got "
+                f"radiation: wanted position ({self._axes}, n) and two u (3, n), got "
                 f"{position.shape}, {before.shape}, {now.shape}."
             )
-        share = window_of(self._radiation.window, position, self._length)
         if np.ndim(weighting) == 0:
-            self._add(position, before, now, share, float(weighting), step)
+            self.add_particles(Particles.of(position, before, now), float(weighting), step)
             return
         for value in np.unique(weighting):
             of = np.asarray(weighting) == value
-            self._add(position[:, of], before[:, of], now[:, of], share[of], float(value), step)
+            parts = Particles.of(position[:, of], before[:, of], now[:, of])
+            self.add_particles(parts, float(value), step)
 
-    def _add(
-        self, position: Float64, before: Array, now: Array, share: Float64, weighting: float,
-        step: float,
-    ) -> None:  # fmt: skip
+    def add_particles(self, particles: Particles, weighting: float, step: float) -> None:
+        """Take in the radiation of one step, of particles where they lie, all of one weighting."""
         if weighting != self._weighting:
             self._settle()
             self._weighting = weighting
-        if position.shape[1]:  # one layout, so that the kernels are compiled once per dtype
-            position, before, now = map(np.ascontiguousarray, (position, before, now))
-            self._sum.add(position, before, now, share, step)
+        self._sum.add(particles, step)
 
     def _settle(self) -> None:
         """Multiply what was summed by its form factor."""

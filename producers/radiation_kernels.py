@@ -1,24 +1,24 @@
-"""The inner loops of the far-field radiation, compiled.
+"""The inner loops of the far-field radiation, compiled: the direct sum, the bins' transform.
 
 Units: dt = 1, c dt = 1. n is a direction's unit vector, s = 1 - n.beta, tau = t - n.r the retarded
-time. Everything is float64 whatever the solver computes in: a phase of 1e5 radians leaves float32
-no digits.
+time. Everything here is float64 whatever the solver computes in.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
 from __future__ import annotations
 
-from math import cos, floor, sin, sqrt
+from math import cos, sin, sqrt
 
 import numpy as np
 from numba import njit
 
-BLOCK = 256  # particles whose motion stays in the first-level cache over all directions
+from producers.layout import LANES as BLOCK_LANES
+
 LANES = 64  # frequencies that are advanced together
 PARTS = 8192  # of the table that says which frequencies pass a given s in [0, 2]
 
-_0, _1, _2, _3, _4, _5, _6, _7, _8, _9 = (np.uintp(i) for i in range(10))
+_0, _1, _2, _3, _4, _5, _6, _7 = (np.uintp(i) for i in range(8))
 _lanes = np.uintp(LANES)
 
 
@@ -77,202 +77,151 @@ def passing(s, limits, table):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_direct(
-    position, before, now, share, normals, paths, when, age, mix, total, omega, limits, table,
-    amplitude,
+    cells, block, first, count, width, grid, corner, slopes, normals, drifts, paths, when, age, mix,
+    total, omega, limits, table, amplitude,
 ):  # fmt: skip
     """Add sum_k V_k exp(i w tau_k) to amplitude (directions, frequencies, 3), term by term.
 
-    position (d, n); before, now (3, n): u; share (n,): a factor of each particle.
-    normals (directions, 3); paths (directions, d): n_i cell_i [c dt per cell]. tau is taken `age`
-    before the time `when` of the position, having moved since with (1 - mix) beta(now) + mix
-    beta(before). total: V is a difference (`emit_total`), else `emit_backward`.
+    cells (n,): which; block, first, count, width: see `producers.kernels`; grid: (planes, rows,
+    columns); corner (3,): place of the first cell. slopes (3,): a particle at x counts for the
+    product of 1 - |slope x - 1| over the axes where the slope is not 0. normals (directions, 3);
+    drifts (directions, 3): the same along the axes of the box, else 0; paths (directions, 3): n_i
+    cell_i [c dt per cell]. tau is taken `age` before the time `when` of
+    the position, having moved since with (1 - mix) beta(now) + mix beta(before). total: V is a
+    difference (`emit_total`), else `emit_backward`.
     """
-    axes = len(position)
-    for p in range(position.shape[1]):
-        bx, by, bz = beta_of(now[0, p], now[1, p], now[2, p])
-        ax, ay, az = beta_of(before[0, p], before[1, p], before[2, p])
-        b, a = (bx, by, bz), (ax, ay, az)
-        for d in range(len(normals)):
-            nx, ny, nz = normals[d, 0], normals[d, 1], normals[d, 2]
-            if total:
-                vx, vy, vz, s = emit_total(nx, ny, nz, bx, by, bz, ax, ay, az)
-            else:
-                vx, vy, vz, s = emit_backward(nx, ny, nz, bx, by, bz, ax, ay, az)
-            vx, vy, vz = vx * share[p], vy * share[p], vz * share[p]
-            tau = when - age
-            for i in range(axes):
-                tau -= paths[d, i] * position[i, p]
-                tau += age * normals[d, i] * ((1.0 - mix) * b[i] + mix * a[i])
-            for f in range(passing(s, limits, table)):
-                wave = complex(cos(omega[f] * tau), sin(omega[f] * tau))
-                amplitude[d, f, 0] += vx * wave
-                amplitude[d, f, 1] += vy * wave
-                amplitude[d, f, 2] += vz * wave
+    lanes, before = np.uintp(BLOCK_LANES), np.uintp(width) - _3
+    rows = (_0, _1, _5)  # of x, y, z
+    x = np.zeros(3)
+    for c in cells:
+        at = (c % grid[2], c // grid[2] % grid[1], c // grid[2] // grid[1])
+        for m in range(np.uintp(count[c])):
+            p = (np.uintp(first[c]) + m // lanes) * np.uintp(width) * lanes + m % lanes
+            share = 1.0
+            for i in range(3):
+                x[i] = corner[i] + at[i] + block[p + rows[i] * lanes]
+                if slopes[i] > 0.0:
+                    share *= max(1.0 - abs(slopes[i] * x[i] - 1.0), 0.0)
+            bx, by, bz = beta_of(
+                block[p + _2 * lanes], block[p + _3 * lanes], block[p + _4 * lanes]
+            )
+            p += before * lanes
+            ax, ay, az = beta_of(block[p], block[p + lanes], block[p + _2 * lanes])
+            b, a = (bx, by, bz), (ax, ay, az)
+            for d in range(len(normals)):
+                nx, ny, nz = normals[d, 0], normals[d, 1], normals[d, 2]
+                if total:
+                    vx, vy, vz, s = emit_total(nx, ny, nz, bx, by, bz, ax, ay, az)
+                else:
+                    vx, vy, vz, s = emit_backward(nx, ny, nz, bx, by, bz, ax, ay, az)
+                vx, vy, vz = vx * share, vy * share, vz * share
+                tau = when - age
+                for i in range(3):
+                    tau -= paths[d, i] * x[i]
+                    tau += age * drifts[d, i] * ((1.0 - mix) * b[i] + mix * a[i])
+                for f in range(passing(s, limits, table)):
+                    wave = complex(cos(omega[f] * tau), sin(omega[f] * tau))
+                    amplitude[d, f, 0] += vx * wave
+                    amplitude[d, f, 1] += vy * wave
+                    amplitude[d, f, 2] += vz * wave
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_binned(
-    block, direction, position, before, now, share, normals, paths, when, age, mix, total,
-    per_step, limits, table, slots, touched, first_bin, bins,
+def transform(
+    bins, order, counts, first_bin, used, per_step, omega, levels, amplitude
 ):  # fmt: skip
-    """Spread the vectors V_k over bins of retarded time with a cubic B-spline.
+    """Add sum_m bins[m] exp(i w m / per_step) to amplitude, and empty the bins.
 
-    Arguments as in `add_direct`. per_step: bins per dt. slots (frequencies + 1,): which of
-    bins (slots, directions, bins, 3) takes the particles whose count of passing frequencies is the
-    index, or -1; touched (directions, slots) notes which did. first_bin (directions,): number of
-    the first bin, tau = number / per_step.
-
-    Goes block by block and direction by direction from the given ones on, and stops before one that
-    needs a slot which is not there. Returns block, direction, count to make a slot for; at the end
-    block * BLOCK >= n. A count of -1 says that a particle fell out of the bins.
+    amplitude (directions, frequencies, 2). levels (frequencies,), falling: how often the bins are
+    halved in number for a frequency. bins (slots, directions, bins, 2), first_bin
+    (directions,): as they were filled; used (directions,): bins that were. order
+    (slots,): slots by falling counts (slots,) of passing frequencies, so that a frequency gets what
+    all slots hold up to the last one where it passes.
     """
-    n = np.intp(position.shape[1])
-    motion, vectors = np.empty((6, BLOCK)), np.empty((3, BLOCK))
-    place, slot = np.empty(BLOCK), np.empty(BLOCK, np.uintp)
-    while block * BLOCK < n:
-        first, last = block * BLOCK, min(block * BLOCK + BLOCK, n)
-        _motion(first, last, now, motion[:3])
-        _motion(first, last, before, motion[3:])
-        while direction < len(normals):
-            _vectors(first, last, motion, share, normals[direction], total, vectors, place)
-            missing = _counts(last - first, place, limits, table, slots, touched[direction], slot)
-            if missing > 0:
-                return block, direction, missing
-            place[:] = (when - age) * per_step - first_bin[direction]
-            for i in range(len(position)):
-                _delay(first, last, position[i], paths[direction, i] * per_step, place)
-                if age != 0.0:
-                    drift = age * normals[direction, i] * per_step
-                    _advance(last - first, motion[i], motion[3 + i], drift, mix, place)
-            if not _spread(last - first, vectors, place, slot, direction, bins):
-                return block, direction, -1
-            direction += 1
-        direction = 0
-        block += 1
-    return block, direction, 0
+    work = np.empty(8 * LANES)
+    for d in range(len(used)):
+        total = np.zeros((used[d], 2))
+        above = -1  # frequencies from here on are done; -1: nothing is there yet
+        for i in range(len(order) + 1):
+            if i < len(order) and _empty(bins, order[i], d, used[d]):
+                continue
+            low = counts[i] if i < len(order) else 0
+            if above > low:
+                part = slice(low, above)
+                _descend(
+                    total, first_bin[d], per_step, omega[part], levels[part], amplitude[d, part],
+                    work,
+                )  # fmt: skip
+            above = low
+            if i < len(order):
+                _pour(bins, order[i], d, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _motion(first, last, u, beta):
-    """beta (3, BLOCK) of particles first..last."""
-    for j in range(np.uintp(last - first)):
-        p = np.uintp(first) + j
-        beta[_0, j], beta[_1, j], beta[_2, j] = beta_of(u[_0, p], u[_1, p], u[_2, p])
+def _descend(bins, first_bin, per_step, omega, levels, amplitude, work):
+    """Add the transform of bins to amplitude (frequencies, 2), halving them on the way down."""
+    first, rate, high, level = int(first_bin), per_step, len(omega), 0
+    while high > 0:
+        low = high
+        while low > 0 and levels[low - 1] <= level:
+            low -= 1
+        if low < high:
+            _turn(bins, first, rate, omega[low:high], amplitude[low:high], work)
+        if low > 0:
+            lead = 2 + first % 2  # wide bins lie at even numbers, so that they are always the same
+            bins, first, rate, level = (
+                _halved(bins, lead),
+                (first - lead) // 2,
+                0.5 * rate,
+                level + 1,
+            )
+        high = low
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _vectors(first, last, motion, share, normal, total, vectors, s):
-    """V (3, BLOCK) and s (BLOCK,) of particles first..last in one direction."""
-    nx, ny, nz = normal[0], normal[1], normal[2]
-    bx, by, bz, ax, ay, az = motion[0], motion[1], motion[2], motion[3], motion[4], motion[5]
-    vx, vy, vz = vectors[0], vectors[1], vectors[2]
-    if total:
-        for j in range(np.uintp(last - first)):
-            x, y, z, s[j] = emit_total(nx, ny, nz, bx[j], by[j], bz[j], ax[j], ay[j], az[j])
-            w = share[np.uintp(first) + j]
-            vx[j], vy[j], vz[j] = w * x, w * y, w * z
-    else:
-        for j in range(np.uintp(last - first)):
-            x, y, z, s[j] = emit_backward(nx, ny, nz, bx[j], by[j], bz[j], ax[j], ay[j], az[j])
-            w = share[np.uintp(first) + j]
-            vx[j], vy[j], vz[j] = w * x, w * y, w * z
+def _halved(bins, lead):
+    """Bins twice as wide, the first of them `lead` old ones before the first.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _counts(size, s, limits, table, slots, touched, slot):
-    """The slot (BLOCK,) of each particle; returns a count of passing frequencies without, or 0."""
-    missing = _0
-    for j in range(np.uintp(size)):
-        count = passing(s[j], limits, table)
-        if slots[count] < 0:
-            missing = count
-        else:
-            slot[j] = slots[count]
-            touched[slot[j]] = True
-    return np.intp(missing)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _delay(first, last, position, per_cell, place):
-    """Move retarded times by the way along one axis."""
-    for j in range(np.uintp(last - first)):
-        place[j] -= per_cell * position[np.uintp(first) + j]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _advance(size, now, before, drift, mix, place):
-    """Move retarded times back along one axis to where the particle was accelerated."""
-    for j in range(np.uintp(size)):
-        place[j] += drift * ((1.0 - mix) * now[j] + mix * before[j])
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _spread(size, vectors, place, slot, direction, bins):
-    """Add vectors to the four bins around their places. False if a place is outside, or no number.
-
-    The weights are those of the cubic B-spline, for f = place - floor(place).
+    A cubic B-spline is the sum of five of half its width, times 1, 4, 6, 4, 1 over 8: this is what
+    spreading over the wider bins would have given.
     """
-    directions, length = np.uintp(bins.shape[1]), np.uintp(bins.shape[2])
-    flat = bins.reshape(bins.size)
-    highest = np.float64(bins.shape[2] - 3)
-    for j in range(np.uintp(size)):
-        low = floor(place[j])
-        if not (low >= 1.0 and low <= highest):
+    n = np.intp(len(bins))
+    half = np.empty(((n + 1 + lead) // 2 + 1, 2))
+    for k in range(len(half)):
+        for c in range(2):
+            total = 0.0
+            for j, weight in enumerate((0.125, 0.5, 0.75, 0.5, 0.125)):
+                m = 2 * k - lead - 2 + j
+                if 0 <= m < n:
+                    total += weight * bins[m, c]
+            half[k, c] = total
+    return half
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _empty(bins, slot, direction, used):
+    """Whether nothing is in the bins of a slot."""
+    for m in range(used):
+        if bins[slot, direction, m, 0] != 0.0 or bins[slot, direction, m, 1] != 0.0:
             return False
-        f = place[j] - low
-        g = 1.0 - f
-        a, d = g * g * g * (1.0 / 6.0), f * f * f * (1.0 / 6.0)
-        b = 2.0 / 3.0 - f * f * (1.0 - 0.5 * f)
-        weights = (a, b, 1.0 - a - b - d, d)
-        vector = (vectors[_0, j], vectors[_1, j], vectors[_2, j])
-        row = slot[j] * directions + np.uintp(direction)
-        m = _3 * (row * length + np.uintp(low) - _1)
-        for q in range(np.uintp(4)):
-            for c in range(_3):
-                flat[m + _3 * q + c] += weights[q] * vector[c]
     return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def transform(bins, touched, order, counts, first_bin, used, per_step, omega, amplitude):
-    """Add sum_m bins[m] exp(i w m / per_step) to amplitude, and empty the bins.
-
-    amplitude (directions, frequencies, 3). bins (slots, directions, bins, 3), touched (directions,
-    slots), first_bin (directions,): as they were filled; used (directions,): bins that were. order
-    (slots,): slots by falling counts (slots,) of passing frequencies, so that a frequency gets what
-    all slots hold up to the last one where it passes.
-    """
-    work = np.empty(10 * LANES)
-    for d in range(len(used)):
-        total = np.zeros((used[d], 3))
-        above = np.intp(-1)  # frequencies from here on are done; -1: nothing is there yet
-        for i in range(len(order)):
-            if touched[d, order[i]]:
-                if above > counts[i]:
-                    part = slice(counts[i], above)
-                    _turn(total, first_bin[d], per_step, omega[part], amplitude[d, part], work)
-                _pour(bins[order[i], d], total)
-                touched[d, order[i]] = False
-                above = counts[i]
-        if above > 0:
-            _turn(total, first_bin[d], per_step, omega[:above], amplitude[d, :above], work)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _pour(bins, total):
-    """Move what is in bins (bins, 3) over to total."""
+def _pour(bins, slot, direction, total):
+    """Move what is in the bins of a slot over to total (used, 2)."""
     for m in range(np.uintp(len(total))):
-        for c in range(_3):
-            total[m, c] += bins[m, c]
-            bins[m, c] = 0.0
+        for c in range(_2):
+            total[m, c] += bins[slot, direction, m, c]
+            bins[slot, direction, m, c] = 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _turn(bins, first_bin, per_step, omega, amplitude, work):
-    """Add sum_m bins[m] exp(i w (first_bin + m) / per_step) to amplitude (frequencies, 3).
+    """Add sum_m bins[m] exp(i w (first_bin + m) / per_step) to amplitude (frequencies, 2).
 
-    The phase of a frequency is turned on from bin to bin, LANES frequencies at a time. work (10
-    LANES,): cosines and sines of the phase, of a turn; real and imaginary sums of x, y, z.
+    The phase of a frequency is turned on from bin to bin, LANES frequencies at a time. work (8
+    LANES,): cosines and sines of the phase, of a turn; real and imaginary sums of both components.
     """
     for f in range(0, len(omega), LANES):
         size = min(LANES, len(omega) - f)
@@ -283,7 +232,7 @@ def _turn(bins, first_bin, per_step, omega, amplitude, work):
             work[j], work[j + LANES] = cos(turn * first_bin), sin(turn * first_bin)
             work[j + 2 * LANES], work[j + 3 * LANES] = cos(turn), sin(turn)
         for m in range(len(bins)):
-            x, y, z = bins[m, 0], bins[m, 1], bins[m, 2]
+            x, y = bins[m, 0], bins[m, 1]
             for j in range(lanes):
                 re, im = work[j], work[j + _lanes]
                 cr, ci = work[j + _2 * _lanes], work[j + _3 * _lanes]
@@ -291,11 +240,9 @@ def _turn(bins, first_bin, per_step, omega, amplitude, work):
                 work[j + _5 * _lanes] += x * im
                 work[j + _6 * _lanes] += y * re
                 work[j + _7 * _lanes] += y * im
-                work[j + _8 * _lanes] += z * re
-                work[j + _9 * _lanes] += z * im
                 work[j] = re * cr - im * ci
                 work[j + _lanes] = re * ci + im * cr
         for j in range(size):
-            for c in range(3):
+            for c in range(2):
                 k = j + (4 + 2 * c) * LANES
                 amplitude[f + j, c] += complex(work[k], work[k + LANES])

@@ -5,7 +5,7 @@ C: gauss_spherical exp(-(w dt/2)^2 / 2)^2;  cic, tsc, pcs (prod sinc(n_d dx_d w 
    gauss_cell exp(-sum (n_d dx_d w / 2c)^2 / 2)^2;  incoherent 0;  coherent 1
 w passes where w < 0.5 (pi - 0.01) / (dt (1 - n.beta))
 |binned - direct| <= error(w) F sum |V|,  error = sum over j != 0 of (x / (x + pi j))^4,
-x = w dtau / 2
+x = w dtau / 2; dtau doubles as long as a half period of w still has 16 bins
 """
 
 import dataclasses
@@ -128,7 +128,9 @@ def test_bins_agree_with_the_direct_sum_within_the_stated_error(nyquist, oversam
                  method=method, oversampling=oversampling)
         for method in (Method.DIRECT, Method.BINNED)
     )  # fmt: skip
-    x = 0.5 * omega * math.pi / omega[-1] / oversampling
+    bins = oversampling * omega[-1] / omega  # per half period
+    wider = np.floor(np.log2(bins / max(16, oversampling))).clip(0)
+    x = 0.5 * math.pi / bins * 2**wider
     j = np.delete(np.arange(-400, 401), 400)
     error = np.sum((x[:, None] / (x[:, None] + math.pi * j)) ** 4, axis=1)  # (frequencies,)
     stated = {2: 1.5e-2, 4: 6.2e-4, 8: 3.5e-5}[oversampling]

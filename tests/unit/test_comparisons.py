@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import khi_boxes, picongpu_energy
+from benchmarks import khi_boxes, picongpu_energy, radiation_pairs
 
 OMEGA_DT = picongpu_energy.CONFIG.plasma.omega_dt
 
@@ -60,3 +60,56 @@ def test_a_box_is_put_into_its_region_and_turned_along_its_flow(y, region, flow)
     assert found.statistics[4] == pytest.approx(0.1)
     assert found.statistics[0] == pytest.approx(0.16, abs=1e-3)
     assert khi_boxes.distance([found], [found]) == 0.0
+
+
+# ---------------------------------------------------------------- what boxes radiate
+
+
+def as_ours(recorded, *, early=0, factor=1.0):
+    """PIConGPU's boxes as if they were a run of ours: sooner, and brighter by a factor."""
+    return replace(
+        recorded,
+        name="as ours",
+        steps=recorded.steps - early,
+        intensity=recorded.intensity * factor,
+    )
+
+
+@pytest.mark.parametrize("early", [-20, 0, 33])
+def test_boxes_that_are_only_sooner_agree_on_the_clock_of_their_fields(early):
+    recorded, _, omega = radiation_pairs.picongpu()
+    run = as_ours(recorded, early=early)
+    for clock in radiation_pairs.Clock:
+        assert radiation_pairs.ahead(run, 0, recorded, clock) == pytest.approx(early, abs=1e-6)
+        cells = compared(recorded, run, omega, clock)
+        np.testing.assert_allclose(cells.ratio, 1.0, rtol=0.05)  # interpolated between dumps
+        assert cells.agree.all()
+        assert radiation_pairs.verdict(cells).endswith("The runs agree.")
+
+
+def compared(recorded, run, omega, clock=radiation_pairs.Clock.EX):
+    growths = [radiation_pairs.on_clock([r], recorded, clock) for r in (recorded, run)]
+    bands = [radiation_pairs.bands_of(growth, omega) for growth in growths]
+    return radiation_pairs.compare(
+        *bands, tuple(growth.forward for growth in growths), recorded.steps
+    )
+
+
+def test_a_window_that_is_left_out_would_be_seen():
+    """A triangle over the box leaves about 1/30 of the power."""
+    recorded, direction, omega = radiation_pairs.picongpu()
+    cells = compared(recorded, as_ours(recorded, factor=30.0), omega)
+    np.testing.assert_allclose(cells.ratio, 1 / 30, rtol=1e-6)
+    assert cells.agree.mean() < 0.5
+    said = radiation_pairs.verdict(cells)
+    assert f"{int(cells.agree.sum())} of 160 cells agree" in said
+    assert "0.03 at 0.1 to 1" in said
+    assert "The runs do not agree" in said
+    assert "**0.03**" in radiation_pairs.table(cells, direction)
+
+
+def test_a_plane_that_never_comes_as_far_is_left_out():
+    recorded, _, _ = radiation_pairs.picongpu()
+    late = replace(recorded, energy={c: 1e-3 * e for c, e in recorded.energy.items()})
+    growth = radiation_pairs.on_clock([late], recorded, radiation_pairs.Clock.BZ)
+    assert np.isnan(growth.spectrum).all()
