@@ -21,9 +21,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.rows import row, show
 from producers import link, pic
 from producers.beams import CounterBeams
 from producers.course import fill
@@ -51,7 +49,7 @@ def run(*, quick: bool) -> list[dict[str, Any]]:
     rows = [_of_exchange(size) for size in (1 << 10, 1 << 16, 1 << 21)]
     for case, (setup, steps) in CASES.items():
         rows += _of_case(case, setup, steps, rounds=1 if quick else 3)
-    _print(rows)
+    show("two ranks on two hosts, over 127.0.0.1, against shared memory", rows, 3)
     return rows
 
 
@@ -65,7 +63,7 @@ def _of_exchange(size: int) -> dict[str, Any]:
         sock, _ = listener.accept()
         each_s = _exchanges(Wire(sock, "the other"), size)
         other.join()
-    return _row(f"exchange of {size >> 10} KiB each way", "us", 1e6 * each_s)
+    return row(f"exchange of {size >> 10} KiB each way", "us", 1e6 * each_s)
 
 
 def _echo(address: tuple[str, int], size: int) -> None:
@@ -92,8 +90,8 @@ def _of_case(case: str, setup: Setup, steps: int, *, rounds: int) -> list[dict[s
         with _joined(setup) as far:
             far_s = min(far_s, _step_s(far, steps))
     return [
-        _row(f"{case}: a step's bytes, each way and edge", "KiB", _edge_bytes(setup) / 1024),
-        _row(f"{case}: a step on two hosts", "ms", 1e3 * far_s, "shared memory", 1e3 * near_s),
+        row(f"{case}: a step's bytes, each way and edge", "KiB", _edge_bytes(setup) / 1024),
+        row(f"{case}: a step on two hosts", "ms", 1e3 * far_s, "shared memory", 1e3 * near_s),
     ]
 
 
@@ -140,24 +138,3 @@ def _edge_bytes(setup: Setup) -> float:
         size = sum(len(edge.pack(kind)) for kind in (Kind.MOVERS, Kind.FIELD))
         end.close()
     return size
-
-
-def _row(
-    case: str, unit: str, value: float, peer: str | None = None, peer_value: float | None = None
-) -> dict[str, Any]:
-    ratio = None if peer_value is None else peer_value / value
-    return {"case": case, "unit": unit, "billow": value, "peer": peer, "peer_value": peer_value,
-            "ratio": ratio}  # fmt: skip
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="two ranks on two hosts, over 127.0.0.1, against shared memory")
-    for column in ("case", "unit", "billow", "peer", "", "ratio"):
-        table.add_column(column, justify="left" if column in ("case", "unit", "peer") else "right")
-    for row in rows:
-        peer = "" if row["peer_value"] is None else f"{row['peer_value']:.3f}"
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        table.add_row(
-            row["case"], row["unit"], f"{row['billow']:.3f}", row["peer"] or "", peer, ratio
-        )
-    Console().print(table)

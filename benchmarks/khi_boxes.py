@@ -14,7 +14,6 @@ starts from less noise comes later, so several steps can be given. Prints a Mark
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.scripts import arguments
 from producers import diagnostics, shear
 from producers.khi import KelvinHelmholtz
 from producers.setup import Start
@@ -151,13 +151,7 @@ def draw(real: list[Momenta], ours: dict[int, list[Momenta]], picture: Path) -> 
 
 def main() -> None:
     """Run the seeds one after the other, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.khi_boxes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = arguments("khi_boxes", __doc__, seeds=3)
     parser.add_argument(
         "--steps", type=int, nargs="+", default=[900, 950, 1000], help="rising evenly"
     )

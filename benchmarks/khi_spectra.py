@@ -17,7 +17,6 @@ at its run's edge.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import radiation_pairs
+from benchmarks.scripts import arguments
 from producers import course, shear
 from producers.khi import KelvinHelmholtz
 from producers.radiation import Radiation, Window
@@ -134,13 +134,7 @@ def draw(spectra: list[Spectra], frequency: Array, picture: Path) -> None:
 
 def main() -> None:
     """Run the seeds, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.khi_spectra",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser = arguments("khi_spectra", __doc__, seeds=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--window", type=Window, default=Window.TRIANGLE)
     parser.add_argument("--steps", type=int, nargs="+", default=[900, 950, 1000], help="rising")

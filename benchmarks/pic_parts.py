@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -24,6 +23,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks.peers import case
+from benchmarks.rows import timed
 from producers.kernels import bring, deposit, flush_all, load, push, take_fields
 from producers.layout import N0, N1, N2, U_GUARD, U_LANES, WEIGHTS, WORK
 from producers.splines import ONE
@@ -61,12 +61,12 @@ def by_part(options: Any) -> dict[str, float]:
     laps: dict[str, list[float]] = defaultdict(list)
     with _timing(pic, "push_particles", laps), _timing(pic, "take_movers", laps):
         for _ in range(5 * options.steps):
-            laps["step"].append(_timed(lambda: pic.step(slabs)))
+            laps["step"].append(timed(lambda: pic.step(slabs)))
     loops = _loops(slab)
     for _ in range(options.steps):
-        laps["output"].append(_timed(lambda: slot.fill(slabs)))
+        laps["output"].append(timed(lambda: slot.fill(slabs)))
         for name, loop in loops.items():
-            laps[name].append(_timed(loop))
+            laps[name].append(timed(loop))
     found = {name: 1e9 * statistics.median(times) / (2 * each) for name, times in laps.items()}
     loop, movers = found.pop("push_particles"), found.pop("take_movers")
     found["fields"] = found["step"] - loop - movers
@@ -81,20 +81,14 @@ def _timing(module: ModuleType, name: str, laps: dict[str, list[float]]) -> Iter
     """Time every call of a module's function."""
     function = getattr(module, name)
 
-    def timed(*args: Any, **more: Any) -> None:
-        laps[name].append(_timed(lambda: function(*args, **more)))
+    def lap(*args: Any, **more: Any) -> None:
+        laps[name].append(timed(lambda: function(*args, **more)))
 
-    setattr(module, name, timed)
+    setattr(module, name, lap)
     try:
         yield
     finally:
         setattr(module, name, function)
-
-
-def _timed(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 # ---------------------------------------------------------------- parts of the particle loop

@@ -14,13 +14,13 @@ sooner than PIConGPU's step 900 the energy of B_z is as large. Prints a Markdown
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.scripts import arguments
 from producers import diagnostics
 from producers.khi import KelvinHelmholtz
 from workflow.types import Array, Hosting
@@ -165,13 +165,7 @@ def draw(runs: list[Curves], reference: Curves, picture: Path) -> None:
 
 def main() -> None:
     """Run the seeds one after the other, print the table, draw the picture."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.picongpu_energy",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser = arguments("picongpu_energy", __doc__, seeds=5)
     options = parser.parse_args()
     reference, omega_dt = picongpu(), CONFIG.plasma.omega_dt
     runs = []

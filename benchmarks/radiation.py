@@ -8,13 +8,10 @@ electrons and ions, TSC or CIC, float32. Best of several repetitions.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.rows import row, show, timed
 from producers import course, pic
 from producers.khi import KelvinHelmholtz
 from producers.radiation import FarField, Method, Radiation
@@ -29,7 +26,7 @@ def run(*, quick: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for electrons, height in ROWS.items():
         rows += _of_box(electrons, height, repetitions)
-    _print(rows)
+    show("far-field radiation, 4 directions x 512 frequencies, one thread", rows, 2)
     return rows
 
 
@@ -55,27 +52,27 @@ def _of_box(electrons: int, height: int, repetitions: int) -> list[dict[str, Any
 
     def filled_transform() -> float:
         add()
-        return _timed(transform)
+        return timed(transform)
 
     add_s = _best(add, repetitions)
     transform_s = min(filled_transform() for _ in range(repetitions))
     direct_s = _direct(config, slabs[0], max(2, repetitions // 10))  # per particle
     size = f"{electrons:,} electrons"
     return [
-        _row(f"{size}: to bins", "ns/(particle, direction)",
+        row(f"{size}: to bins", "ns/(particle, direction)",
              1e9 * add_s / electrons / n_directions),
-        _row(f"{size}: transform of all directions", "ms", 1e3 * transform_s),
-        _row(f"{size}: direct sum", "ns/(particle, direction, frequency)",
+        row(f"{size}: transform of all directions", "ms", 1e3 * transform_s),
+        row(f"{size}: direct sum", "ns/(particle, direction, frequency)",
              1e9 * direct_s / n_directions / n_frequencies),
-        _row(f"{size}: a step and its output", "ms", 1e3 * (add_s + transform_s),
+        row(f"{size}: a step and its output", "ms", 1e3 * (add_s + transform_s),
              "direct sum", 1e3 * direct_s * electrons),
-        _row(f"{size}: a step, output every step", "ms", 1e3 * (add_s + transform_s),
+        row(f"{size}: a step, output every step", "ms", 1e3 * (add_s + transform_s),
              "particle step", 1e3 * step_s),
-        _row(f"{size}: a step, output every step", "ms", 1e3 * (add_s + transform_s),
+        row(f"{size}: a step, output every step", "ms", 1e3 * (add_s + transform_s),
              "particle step, CIC", 1e3 * coarse_s),
-        _row(f"{size}: a step, output every 10 steps", "ms", 1e3 * (add_s + 0.1 * transform_s),
+        row(f"{size}: a step, output every 10 steps", "ms", 1e3 * (add_s + 0.1 * transform_s),
              "particle step", 1e3 * step_s),
-        _row(f"{size}: a step, output every 10 steps", "ms", 1e3 * (add_s + 0.1 * transform_s),
+        row(f"{size}: a step, output every 10 steps", "ms", 1e3 * (add_s + 0.1 * transform_s),
              "particle step, CIC", 1e3 * coarse_s),
     ]  # fmt: skip
 
@@ -107,31 +104,4 @@ def _direct(config: KelvinHelmholtz, slab: pic.Slab, repetitions: int) -> float:
 
 
 def _best(work: Callable[[], None], repetitions: int) -> float:
-    return min(_timed(work) for _ in range(repetitions))
-
-
-def _timed(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def _row(
-    case: str, unit: str, value: float, peer: str | None = None, peer_value: float | None = None
-) -> dict[str, Any]:
-    ratio = None if peer_value is None else peer_value / value
-    return {"case": case, "unit": unit, "billow": value, "peer": peer, "peer_value": peer_value,
-            "ratio": ratio}  # fmt: skip
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="far-field radiation, 4 directions x 512 frequencies, one thread")
-    for column in ("case", "unit", "billow", "peer", "", "ratio"):
-        table.add_column(column, justify="left" if column in ("case", "unit", "peer") else "right")
-    for row in rows:
-        peer = "" if row["peer_value"] is None else f"{row['peer_value']:.2f}"
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        table.add_row(
-            row["case"], row["unit"], f"{row['billow']:.2f}", row["peer"] or "", peer, ratio
-        )
-    Console().print(table)
+    return min(timed(work) for _ in range(repetitions))

@@ -24,7 +24,6 @@ and the ratios' geometric mean is between 2/3 and 3/2 in every band.
 
 from __future__ import annotations
 
-import argparse
 import enum
 import functools
 import sys
@@ -34,6 +33,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.scripts import arguments
 from producers import course, pic, shear
 from producers.khi import KelvinHelmholtz
 from producers.radiation import FarField, Radiation, Window
@@ -361,13 +361,7 @@ def draw(theirs: Growth, ours: Growth, omega: Array, steps: Array, picture: Path
 
 def main() -> None:
     """Run the seeds one after the other, print the tables, draw the picture."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.radiation_pairs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = arguments("radiation_pairs", __doc__, seeds=3)
     parser.add_argument("--window", type=Window, default=Window.TRIANGLE)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()

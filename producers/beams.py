@@ -10,7 +10,6 @@ grid is x, y, so the way of the beams chooses what grows:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -46,14 +45,13 @@ class CounterBeams(Setup):
 
     def particles(self, seed: int, row: int) -> tuple[Array, Array, Array, Array]:
         """See Setup. Both beams start in the same places, so that charge and current cancel."""
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(row,)))
-        cells, inside = in_row(self, row, rng)
+        cells, inside, rng = in_row(self, seed, row)
         inside[:, 1::2] = inside[:, ::2]
         sign = np.where(np.arange(inside.shape[1]) % 2, -1.0, 1.0)
         electrons = rng.normal(0.0, self.thermal, (3, sign.size))
         beam = electrons["xyz".index(self.along)]
         beam += sign * self.gamma * shear.beta(self.gamma)
         if self.perturbation is not None:
-            k = 2.0 * math.pi * self.perturbation.mode / self.grid[0]
+            k = self.perturbation.k(self.grid[0])
             beam += self.perturbation.amplitude * np.cos(k * (cells[0] + inside[0]))
         return cells, inside, electrons, np.zeros_like(electrons)

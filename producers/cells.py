@@ -13,11 +13,16 @@ from math import ceil, sqrt
 import numpy as np
 from numba import njit
 
-from producers.layout import LANES
+from producers.layout import LANES, U_LANES
 from producers.vectors import prefetch
 
-_LANES = np.uintp(LANES)
 AHEAD = 8  # movers whose memory is asked for before it is needed
+
+
+@njit(error_model="numpy", forceinline=True)
+def lane_of(start, m, size):
+    """Where particle m of a cell lies: its blocks, of `size` numbers each, are from `start` on."""
+    return start + (m // U_LANES) * size + m % U_LANES
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -51,9 +56,9 @@ def lay_out(first, count, incoming):
 @njit(cache=True, error_model="numpy", nogil=True)
 def move_over(block, first, count, width, new_block, new_first):
     """Copy all particles to another layout."""
-    size = np.uintp(width) * _LANES
+    size = np.uintp(width) * U_LANES
     for c in range(count.size):
-        blocks = (np.uintp(count[c]) + _LANES - np.uintp(1)) // _LANES
+        blocks = (np.uintp(count[c]) + U_LANES - np.uintp(1)) // U_LANES
         of, to = np.uintp(first[c]) * size, np.uintp(new_first[c]) * size
         for n in range(blocks * size):
             new_block[to + n] = block[of + n]
@@ -63,8 +68,8 @@ def move_over(block, first, count, width, new_block, new_first):
 def place(first, count, cell, width):
     """Where the next particle of a cell goes."""
     c = np.uintp(cell)
-    p = np.uintp(count[c])
-    return (np.uintp(first[c]) + p // _LANES) * np.uintp(width) * _LANES + p % _LANES
+    size = np.uintp(width) * U_LANES
+    return lane_of(np.uintp(first[c]) * size, np.uintp(count[c]), size)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -73,11 +78,11 @@ def insert(block, first, count, incoming, width, targets, numbers, n):
     for m in range(n):
         soon = place(first, count, targets[min(m + AHEAD, n - 1)], width)
         for q in range(numbers.shape[1]):
-            prefetch(block, soon + np.uintp(q) * _LANES)
+            prefetch(block, soon + np.uintp(q) * U_LANES)
         c = np.uintp(targets[m])
         at = place(first, count, c, width)
         for q in range(numbers.shape[1]):
-            block[at + np.uintp(q) * _LANES] = numbers[m, q]
+            block[at + np.uintp(q) * U_LANES] = numbers[m, q]
         count[c] += np.int32(1)
         incoming[c] = np.int32(0)
 
@@ -85,13 +90,14 @@ def insert(block, first, count, incoming, width, targets, numbers, n):
 @njit(cache=True, error_model="numpy", nogil=True)
 def read(block, first, count, width, cells, numbers):
     """All particles, cell by cell: cell numbers (n,), rows of their blocks (width, n)."""
+    size = np.uintp(width) * U_LANES
     p = 0
     for c in range(count.size):
         for m in range(np.uintp(count[c])):
-            at = (np.uintp(first[c]) + m // _LANES) * np.uintp(width) * _LANES + m % _LANES
+            at = lane_of(np.uintp(first[c]) * size, m, size)
             cells[p] = c
             for q in range(numbers.shape[0]):
-                numbers[q, p] = block[at + np.uintp(q) * _LANES]
+                numbers[q, p] = block[at + np.uintp(q) * U_LANES]
             p += 1
 
 
@@ -105,16 +111,17 @@ def pack(block, first, count, width, grid, first_row, mass, rows, out_cells, out
     """
     below_one = np.float32(0.99999994)  # the rounding to float32 must not leave the cell
     height, columns = grid[1], grid[2]
+    size = np.uintp(width) * U_LANES
     p = 0
     for c in range(count.size):
         x, y, z = c % columns, (c // columns) % height, c // (columns * height)
         for m in range(np.uintp(count[c])):
-            at = (np.uintp(first[c]) + m // _LANES) * np.uintp(width) * _LANES + m % _LANES
+            at = lane_of(np.uintp(first[c]) * size, m, size)
             out_cells[0, p], out_cells[1, p] = x, y + first_row
             if out_cells.shape[0] == 3:
                 out_cells[2, p] = z
             for q in range(rows.shape[0]):
-                number = block[at + np.uintp(rows[q, 1]) * _LANES]
+                number = block[at + np.uintp(rows[q, 1]) * U_LANES]
                 if rows[q, 0] == 0:
                     out_floats[q, p] = min(np.float32(number), below_one)
                 else:

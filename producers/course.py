@@ -71,22 +71,21 @@ class Slot:
 
     def fill(self, slabs: Slabs) -> None:
         """Copy the present state of a rank's slabs."""
+        self.counts[:] = 0
         for index in range(self.counts.size):
-            self.counts[index] = sum(
-                self._pack(slab, index, slabs[:before]) for before, slab in enumerate(slabs)
-            )
+            for slab in slabs:
+                self.counts[index] += self._pack(slab, index, int(self.counts[index]))
         start = slabs[0].rows.start
         for slab in slabs:
             rows = slice(slab.rows.start - start, slab.rows.stop - start)
             self.fields[..., rows, :] = slab.inside(slab.fields)
 
-    def _pack(self, slab: pic.Slab, index: int, before: Slabs) -> int:
-        """Copy one species behind what the slabs before put there; returns how many particles."""
+    def _pack(self, slab: pic.Slab, index: int, first: int) -> int:
+        """Copy one species of a slab to place `first` and on; returns how many particles."""
         mine, species = slab.particles[index], slab.plasma.species[index]
-        first, n = sum(len(other.particles[index]) for other in before), len(mine)
-        if n > mine.capacity:
+        if len(mine) > mine.capacity:
             raise DataError(pic.crowded(slab, index, "output", mine.capacity))
-        cells.pack(
+        n: int = cells.pack(
             mine.block,
             mine.starts,
             mine.count,
@@ -232,6 +231,7 @@ class Run(Outputs):
         super().__init__(count=setup.ranks, outputs=setup.outputs, pace_s=setup.pace_s)
         self._setup, self._seed, self._hosting = setup, seed, hosting
         self._series: Series = setup.series()
+        self._species = tuple(species.name for species in setup.plasma.species)
         self._slots: tuple[tuple[Slot, ...], ...] = ()
 
     def _start(self) -> ranks.Ranks:
@@ -253,8 +253,8 @@ class Run(Outputs):
     def _frame(self, rank: int, iteration: int, slot: int) -> Frame:
         setup, filled = self._setup, self._slots[rank][slot]
         arrays: dict[str, Array] = {}
-        for index, species in enumerate(setup.plasma.species):
-            arrays |= self._particle_arrays(species.name, filled, index)
+        for index, name in enumerate(self._species):
+            arrays |= self._particle_arrays(name, filled, index)
         if setup.fields:
             arrays |= dict(zip(units.YEE_POSITION, filled.fields, strict=True))
         if setup.radiation is not None:

@@ -24,7 +24,7 @@ from typing import Literal
 
 import numpy as np
 
-from producers import shear, units
+from producers import checks, shear, units
 from producers.flow_course import Run
 from workflow.errors import ConfigError
 from workflow.types import Array, Grid, Hosting, Series, Unit
@@ -71,18 +71,10 @@ class VortexFlow:
 
     def __post_init__(self) -> None:
         least = {"first_step": 0, "period": 1, "particles_per_cell": 1, "rows": 1, "waves": 1}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                raise ConfigError(f"{name}: wanted {low} or more, got {getattr(self, name)}.")
-        if self.last_step < self.first_step:
-            raise ConfigError(
-                f"last_step: wanted first_step ({self.first_step}) or more, got {self.last_step}."
-            )
-        for name in ("cell_m", "dt_s", "density_m3", "mass_ratio"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name}: wanted more than 0, got {getattr(self, name)}.")
-        if not 0 <= self.pace_s < math.inf:
-            raise ConfigError(f"pace_s: wanted 0 or more, got {self.pace_s}.")
+        checks.at_least(self, least)
+        checks.window(self)
+        checks.positive(self, "cell_m", "dt_s", "density_m3", "mass_ratio")
+        checks.not_negative(self, "pace_s")
         if not 1 < self.gamma < math.inf:
             raise ConfigError(f"gamma: wanted more than 1, got {self.gamma}.")
         if not self.species or len(set(self.species)) < len(self.species):
@@ -125,10 +117,7 @@ class VortexFlow:
 
     def offers(self) -> tuple[str, ...]:
         """Names of the records in every iteration."""
-        records = ["position", "positionOffset", "momentum", "weighting", "mass", "charge"]
-        if self.momentum_prev:
-            records.append("momentumPrev1")
-        return tuple(f"{name}/{record}" for name in self.species for record in records)
+        return units.offered(self.species, momentum_prev=self.momentum_prev)
 
     def series(self) -> Series:
         """What holds for all iterations: the units and names of PIConGPU, but not its software."""

@@ -219,11 +219,8 @@ def next_caller(
     try:
         caller = wire.accept(listener, secret, idle=idle)
         late = wire.until(wire.HANDSHAKE_S, f"{caller.peer} called and said nothing")
-        try:
+        with wire.closed_on_error(caller):
             kind, payload = caller.receive(Kind.JOIN, Kind.OUTPUTS, Kind.LINK, idle=late)
-        except BaseException:
-            caller.close()
-            raise
     except (ConfigError, DataError, StreamError) as e:
         idle()  # raises again if it was the one who raised
         log.warning("%s", e)

@@ -32,6 +32,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from producers.cells import lane_of
 from producers.crossing import cross, slow_enough, stays, target
 from producers.layout import (
     LANES,
@@ -283,14 +284,14 @@ def close_gaps(block, start, n, width):
     low, high = N0, np.uintp(n)
     size = np.uintp(width) * U_LANES
     while True:
-        while low < high and block[start + (low // U_LANES) * size + low % U_LANES] >= ZERO:
+        while low < high and block[lane_of(start, low, size)] >= ZERO:
             low += N1
         if low >= high:
             return low
         high -= N1
-        of = start + (high // U_LANES) * size + high % U_LANES
+        of = lane_of(start, high, size)
         if block[of] >= ZERO:
-            to = start + (low // U_LANES) * size + low % U_LANES
+            to = lane_of(start, low, size)
             for q in range(np.uintp(width)):
                 block[to + q * U_LANES] = block[of + q * U_LANES]
 

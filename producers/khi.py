@@ -54,8 +54,7 @@ class KelvinHelmholtz(Setup):
 
     def particles(self, seed: int, row: int) -> tuple[Array, Array, Array, Array]:
         """See Setup; ions drift with the electrons and start where they do: neutral everywhere."""
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(row,)))
-        cells, inside = in_row(self, row, rng)
+        cells, inside, rng = in_row(self, seed, row)
         y = row + inside[1]
         ions = np.zeros((3, y.size))
         width = self.shear_width_m / self.cell_m
@@ -75,7 +74,7 @@ class KelvinHelmholtz(Setup):
         if self.perturbation is None:
             return np.zeros_like(x)
         skin = units.C / units.plasma_frequency(self.density_m3) / self.cell_m  # [cells]
-        k = 2.0 * math.pi * self.perturbation.mode / self.grid[0]
+        k = self.perturbation.k(self.grid[0])
         kappa = shear.decay(k * skin, self.gamma, self.mass_ratio) / skin
         envelope = np.exp(-kappa * shear.distance_to_shear(y, self.grid[1]))
         return np.asarray(self.perturbation.amplitude * np.cos(k * x) * envelope)

@@ -23,7 +23,8 @@ WORK = SUMS + 192 * PARTS
 WITHIN, DOWN, UP = 0, 1, 2  # where a mover goes
 TOO_FAST, TOO_MANY = -1, -2  # what `advance` returns when it cannot go on
 
-N0, N1, N2, N3, N4, N5, N6, N7, N8 = (np.uintp(n) for n in range(9))
+N0, N1, N2, N3, N4, N5, N6 = (np.uintp(n) for n in range(7))
+N8 = np.uintp(8)
 U_LANES, U_PARTS, U_GUARD = (np.uintp(n) for n in (LANES, PARTS, GUARD))
 U_TILE = np.uintp(TILE * PARTS)
 U_OLD, U_NEW, U_WAY, U_NODES, U_SUMS = (np.uintp(n) for n in (OLD, NEW, WAY, NODES, SUMS))

@@ -88,7 +88,7 @@ class Slab:
 
     def inside(self, array: Array) -> Array:
         """The slab's own cells of a padded array: (..., y, x) or (..., z, y, x)."""
-        if len(self.plasma.grid) == 2:
+        if not self.plasma.up:
             return array[..., 0, GUARD:-GUARD, GUARD:-GUARD]
         return array[..., GUARD:-GUARD, GUARD:-GUARD, GUARD:-GUARD]
 
@@ -100,12 +100,11 @@ def allocate(plasma: Plasma, *, particles: int, zeros: Allocate) -> tuple[Slab, 
     is never committed.
     """
     nx, ny = plasma.grid[:2]
-    deep = len(plasma.grid) == 3
     slabs = []
     for index in range(plasma.slabs):
         rows = len(plasma.rows(index))
         share = -(-particles * rows // ny)
-        padded = (plasma.planes + 2 * GUARD * deep, rows + 2 * GUARD, nx + 2 * GUARD)
+        padded = (plasma.planes + 2 * GUARD * plasma.up, rows + 2 * GUARD, nx + 2 * GUARD)
         slabs.append(
             Slab(
                 plasma=plasma,
@@ -153,7 +152,7 @@ def place(slab: Slab, index: int, at: Array, inside: Array, u: Array) -> None:
     """
     plasma = slab.plasma
     x, y = at[0], at[1] - slab.rows.start
-    z = at[2] if len(plasma.grid) == 3 else 0
+    z = at[2] if plasma.up else 0
     targets = ((z * len(slab.rows) + y) * plasma.grid[0] + x).astype(np.int32)
     before = (u,) if plasma.keep_previous else ()
     numbers = np.concatenate([inside[:2], u, inside[2:], *before]).astype(plasma.dtype).T
@@ -199,8 +198,7 @@ def advance(slab: Slab, *, keep: bool = False) -> None:
     """First part of a step: everything that needs no neighbour. `keep`: note u(n - 1/2)."""
     push_particles(slab, keep=keep)
     _fold(slab)
-    half_step = slab.plasma.dtype.type(0.5 * slab.plasma.step)
-    fields.half_step_b(slab.fields, half_step, int(len(slab.plasma.grid) == 3))
+    _half_step_b(slab)
 
 
 def push_particles(slab: Slab, *, keep: bool = False) -> None:
@@ -241,8 +239,7 @@ def push_particles(slab: Slab, *, keep: bool = False) -> None:
 
 def _fold(slab: Slab) -> None:
     """Add what was deposited beyond the edges in x and z to the cells that it belongs to."""
-    axes = (-1, -3) if len(slab.plasma.grid) == 3 else (-1,)
-    for axis in axes:
+    for axis in slab.plasma.wrapped:
         j = np.moveaxis(slab.current, axis, 0)
         j[-2 * GUARD : -GUARD] += j[:GUARD]
         j[GUARD : 2 * GUARD] += j[-GUARD:]
@@ -254,8 +251,8 @@ def meet(slab: Slab, slabs: Sequence[Slab]) -> None:
     slab.current[..., GUARD : 2 * GUARD, :] += below.current[..., -GUARD:, :]
     slab.current[..., -2 * GUARD : -GUARD, :] += above.current[..., :GUARD, :]
     take_movers(slab, slabs)
-    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
-    fields.step_e(slab.fields, slab.current, scalar(slab.plasma.step), int(deep))
+    plasma = slab.plasma
+    fields.step_e(slab.fields, slab.current, plasma.dtype.type(plasma.step), plasma.up)
 
 
 def take_movers(slab: Slab, slabs: Sequence[Slab]) -> None:
@@ -269,8 +266,12 @@ def take_movers(slab: Slab, slabs: Sequence[Slab]) -> None:
 def finish(slab: Slab, slabs: Sequence[Slab]) -> None:
     """Third part: mirror E into the guards, then the second half step of B."""
     mirror(slab, slabs, 0, 3)
-    scalar, deep = slab.plasma.dtype.type, len(slab.plasma.grid) == 3
-    fields.half_step_b(slab.fields, scalar(0.5 * slab.plasma.step), int(deep))
+    _half_step_b(slab)
+
+
+def _half_step_b(slab: Slab) -> None:
+    plasma = slab.plasma
+    fields.half_step_b(slab.fields, plasma.dtype.type(0.5 * plasma.step), plasma.up)
 
 
 def mirror(slab: Slab, slabs: Sequence[Slab], first: int, last: int) -> None:
@@ -279,8 +280,7 @@ def mirror(slab: Slab, slabs: Sequence[Slab], first: int, last: int) -> None:
     mine = slab.fields[first:last]
     mine[..., :GUARD, :] = below.fields[first:last, :, -2 * GUARD : -GUARD]
     mine[..., -GUARD:, :] = above.fields[first:last, :, GUARD : 2 * GUARD]
-    axes = (-1, -3) if len(slab.plasma.grid) == 3 else (-1,)
-    for axis in axes:
+    for axis in slab.plasma.wrapped:
         f = np.moveaxis(mine, axis, 0)
         f[:GUARD] = f[-2 * GUARD : -GUARD]
         f[-GUARD:] = f[GUARD : 2 * GUARD]

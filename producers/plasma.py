@@ -98,6 +98,16 @@ class Plasma:
         return math.prod(self.grid[2:])
 
     @property
+    def up(self) -> int:
+        """Planes that a difference along z spans: 1, or 0 where there is no z."""
+        return len(self.grid) - 2
+
+    @property
+    def wrapped(self) -> tuple[int, ...]:
+        """Axes of padded arrays whose two ends meet within a slab: x and, where there is one, z."""
+        return (-1, -3)[: 1 + self.up]
+
+    @property
     def width(self) -> int:
         """Numbers per particle: places, u, and u one step before where it is kept."""
         return len(self.grid) + 3 + 3 * self.keep_previous
@@ -106,7 +116,7 @@ class Plasma:
     def order(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The shape along x and y, and along z, as `producers.kernels` wants it."""
         order = (0,) * self.shape.order
-        return order, order if len(self.grid) == 3 else ()
+        return order, order if self.up else ()
 
     @property
     def slabs(self) -> int:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from producers import pic, units
+from producers import checks, pic, units
 from producers.course import Run
 from producers.radiation import FarField, Radiation
 from workflow import wire
@@ -65,25 +65,14 @@ class Setup(abc.ABC):
         counts = {"first_step": 0} | dict.fromkeys(
             ("period", "particles_per_cell", "threads", "hosts"), 1
         )
-        for name, low in counts.items():
-            if getattr(self, name) < low:
-                raise ConfigError(f"{name}: wanted {low} or more, got {getattr(self, name)}.")
-        if self.last_step < self.first_step:
-            raise ConfigError(
-                f"last_step: wanted first_step ({self.first_step}) or more, got {self.last_step}."
-            )
-        for name in ("cell_m", "dt_s", "density_m3", "mass_ratio"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name}: wanted more than 0, got {getattr(self, name)}.")
-        for name in ("temperature_ev", "pace_s"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name}: wanted 0 or more, got {getattr(self, name)}.")
+        checks.at_least(self, counts)
+        checks.window(self)
+        checks.positive(self, "cell_m", "dt_s", "density_m3", "mass_ratio", "join_s")
+        checks.not_negative(self, "temperature_ev", "pace_s")
         if not 1 <= self.gamma < math.inf:
             raise ConfigError(f"gamma: wanted 1 or more, got {self.gamma}.")
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"dtype: wanted 'float32' or 'float64', got '{self.dtype}'.")
-        if not 0 < self.join_s < math.inf:
-            raise ConfigError(f"join_s: wanted more than 0, got {self.join_s}.")
         try:
             wire.parse(self.listen)
         except ConfigError as e:
@@ -118,10 +107,7 @@ class Setup(abc.ABC):
 
     def offers(self) -> tuple[str, ...]:
         """Names of the records in every iteration."""
-        records = ["position", "positionOffset", "momentum", "weighting", "mass", "charge"]
-        if self.momentum_prev:
-            records.append("momentumPrev1")
-        particles = tuple(f"{name}/{record}" for name in ("e", "i") for record in records)
+        particles = units.offered(("e", "i"), momentum_prev=self.momentum_prev)
         return particles + tuple(sorted(self._meshes))
 
     def series(self) -> Series:
@@ -244,8 +230,12 @@ class Setup(abc.ABC):
 # ---------------------------------------------------------------- where particles start
 
 
-def in_row(setup: Setup, row: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Cells (d, n) int32 and places in them (d, n) of one species in a grid row."""
+def in_row(setup: Setup, seed: int, row: int) -> tuple[Array, Array, np.random.Generator]:
+    """Cells (d, n) int32 and places in them (d, n) of one species in a grid row.
+
+    And the row's own generator, to draw the rest from.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(row,)))
     nx, nz = setup.grid[0], math.prod(setup.grid[2:])
     per_cell, dimensions = setup.particles_per_cell, len(setup.grid)
     n = nx * nz * per_cell
@@ -255,8 +245,8 @@ def in_row(setup: Setup, row: int, rng: np.random.Generator) -> tuple[Array, Arr
     if dimensions == 3:
         cells[2] = np.repeat(np.arange(nz), nx * per_cell)
     if setup.start is Start.RANDOM:  # float32 never rounds up to the next cell
-        return cells, rng.random((dimensions, n), dtype=np.float32).astype(np.float64)
-    return cells, np.tile(lattice(per_cell, dimensions), nx * nz)
+        return cells, rng.random((dimensions, n), dtype=np.float32).astype(np.float64), rng
+    return cells, np.tile(lattice(per_cell, dimensions), nx * nz), rng
 
 
 def lattice(per_cell: int, dimensions: int = 2) -> Array:

@@ -34,6 +34,10 @@ class Perturbation:
         if self.mode < 1:
             raise ConfigError(f"perturbation.mode: wanted 1 or more, got {self.mode}.")
 
+    def k(self, columns: int) -> float:
+        """Wavenumber [1/cell] in a box of so many cells along x."""
+        return 2.0 * math.pi * self.mode / columns
+
 
 def beta(gamma: float) -> float:
     """Speed of the streams in units of c."""

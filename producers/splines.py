@@ -40,7 +40,7 @@ THREE_QUARTERS, THREE_HALVES = np.float32(0.75), np.float32(1.5)
 
 
 def _compiled_only():
-    raise NotImplementedError("for compiled code only")
+    raise TypeError("for compiled code only")
 
 
 def reach(order):

@@ -154,6 +154,14 @@ class System:
         }
 
 
+def offered(species: Sequence[str], *, momentum_prev: bool) -> tuple[str, ...]:
+    """Names of the records of particles in every iteration."""
+    records = ["position", "positionOffset", "momentum", "weighting", "mass", "charge"]
+    if momentum_prev:
+        records.append("momentumPrev1")
+    return tuple(f"{name}/{record}" for name in species for record in records)
+
+
 def boundaries(dimensions: int) -> dict[str, Any]:
     """How the box ends, as every iteration says it."""
     return {

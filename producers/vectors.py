@@ -31,6 +31,13 @@ def _at(context, builder, kind, array, index, n):
     return builder.bitcast(pointer, ir.VectorType(element, n).as_pointer()), size
 
 
+def _from_to(context, builder, kinds, args, n):
+    """What args 2, 3 (array, index) hold, the pointer to args 0, 1, and the alignment of both."""
+    source, size = _at(context, builder, kinds[2], args[2], args[3], n)
+    target, _ = _at(context, builder, kinds[0], args[0], args[1], n)
+    return builder.load(source, align=size), target, size
+
+
 def _splat(builder, value, n):
     """A vector of n times one number."""
     vector = ir.VectorType(value.type, n)
@@ -49,10 +56,8 @@ def copy_row(typingctx, to, at, of, index, n):
     count = n.literal_value
 
     def code(context, builder, signature, args):
-        kinds = signature.args
-        source, size = _at(context, builder, kinds[2], args[2], args[3], count)
-        target, _ = _at(context, builder, kinds[0], args[0], args[1], count)
-        builder.store(builder.load(source, align=size), target, align=size)
+        numbers, target, size = _from_to(context, builder, signature.args, args, count)
+        builder.store(numbers, target, align=size)
         return context.get_dummy_value()
 
     return types.void(to, types.uintp, of, types.uintp, n), code
@@ -64,10 +69,7 @@ def copy_first(typingctx, to, at, of, index, m, n):
     count = n.literal_value
 
     def code(context, builder, signature, args):
-        kinds = signature.args
-        source, size = _at(context, builder, kinds[2], args[2], args[3], count)
-        target, _ = _at(context, builder, kinds[0], args[0], args[1], count)
-        numbers = builder.load(source, align=size)
+        numbers, target, size = _from_to(context, builder, signature.args, args, count)
         lanes = ir.Constant(ir.VectorType(_NUMBER, count), list(range(count)))
         first = builder.icmp_unsigned(
             "<", lanes, _splat(builder, builder.trunc(args[4], _NUMBER), count)
@@ -98,12 +100,8 @@ def add_scaled(typingctx, to, index, of, at, factor, n):
     count = n.literal_value
 
     def code(context, builder, signature, args):
-        kinds = signature.args
-        source, size = _at(context, builder, kinds[2], args[2], args[3], count)
-        target, _ = _at(context, builder, kinds[0], args[0], args[1], count)
-        scaled = builder.fmul(
-            builder.load(source, align=size), _splat(builder, args[4], count), flags=["contract"]
-        )
+        numbers, target, size = _from_to(context, builder, signature.args, args, count)
+        scaled = builder.fmul(numbers, _splat(builder, args[4], count), flags=["contract"])
         total = builder.fadd(builder.load(target, align=size), scaled, flags=["contract"])
         builder.store(total, target, align=size)
         return context.get_dummy_value()

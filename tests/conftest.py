@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,16 @@ def ray_session() -> Iterator[None]:
     start_ray(None, 256)
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def picongpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with real PIConGPU output, unpacked; to be read only."""
+    folder = tmp_path_factory.mktemp("picongpu")
+    for archive in sorted((Path(__file__).parent / "data").glob("*.tar.xz")):
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    return folder
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ class Driver:
     ledger: Ledger
     journal: Journal
     restarts: Restarts
-    patience_s: float  # for an answer of a shard or the reducer; then it is taken for frozen
+    patience_s: float  # for an answer or a quorum; a shard or reducer silent so long is frozen
 
 
 def fatal(error: BillowError) -> None:

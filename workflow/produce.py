@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             code = _produce(options, journal)
     except BillowError as e:
         log.error("%s: %s", type(e).__name__, e)
-    except Exception:
+    except Exception:  # of a plug-in, whatever it is: told whole, and never a success
         log.exception("the producer failed")
     logging.shutdown()
     sys.stdout.flush()

@@ -155,7 +155,6 @@ class Run:
             start_reducer=nodes.reducer,
             quorum=config.reducer.wanted(config.learners.count),
             deadline_s=config.reducer.deadline_s,
-            patience_s=config.learners.silent_s,
             max_skipped=config.reducer.max_skipped,
         )
         self.intake = Intake(

@@ -50,14 +50,13 @@ class Training:
         start_reducer: Callable[[str], tuple[Handle, Call]],
         quorum: int,
         deadline_s: float,
-        patience_s: float,
         max_skipped: int,
     ) -> None:
         self._host, self._inbox = driver.host, driver.inbox
         self._ledger, self._journal = driver.ledger, driver.journal
-        self._restarts = driver.restarts
+        self._restarts, self._patience_s = driver.restarts, driver.patience_s
         self.feed, self.team, self._start_reducer = feed, team, start_reducer
-        self._quorum, self._deadline_s, self._patience_s = quorum, deadline_s, patience_s
+        self._quorum, self._deadline_s = quorum, deadline_s
         self._max_skipped = max_skipped
         self.steps = 0  # taken
         self.skipped = 0
@@ -103,9 +102,7 @@ class Training:
         enough = len(step.offers) >= self._quorum
         if not step.waiting:
             self._reduce(step)
-        elif passed_s > self._deadline_s and (
-            enough or passed_s > self._deadline_s + self._patience_s
-        ):
+        elif passed_s > self._deadline_s and (enough or passed_s > self._patience_s):
             self._close_offers(step)
 
     # ------------------------------------------------------------ offers
@@ -181,7 +178,7 @@ class Training:
             call,
             partial(self._reduced, step, call),
             partial(self._not_reduced, step),
-            within_s=self._deadline_s + self._patience_s,
+            within_s=self._patience_s,
         )
 
     def _not_reduced(self, step: Step, error: BillowError) -> None:

@@ -26,7 +26,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -306,12 +306,19 @@ def accept(listener: socket.socket, token: str, *, idle: Idle) -> Wire:
         idle()
     sock, place = listener.accept()
     wire = Wire(sock, f"{place[0]}:{place[1]}")
-    try:
+    with closed_on_error(wire):
         _examine(wire, token)
+    return wire
+
+
+@contextlib.contextmanager
+def closed_on_error(wire: Wire) -> Iterator[None]:
+    """Close a connection that something went wrong with, and let the error pass."""
+    try:
+        yield
     except BaseException:
         wire.close()
         raise
-    return wire
 
 
 def _examine(wire: Wire, token: str) -> None:
@@ -335,11 +342,8 @@ def call(address: str, token: str) -> Wire:
     except OSError as e:
         raise StreamTimeout(f"nobody answers at {address}: {e.strerror or e}") from e
     wire = Wire(sock, address)
-    try:
+    with closed_on_error(wire):
         _introduce(wire, token)
-    except BaseException:
-        wire.close()
-        raise
     return wire
 
 

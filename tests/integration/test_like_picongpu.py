@@ -5,9 +5,7 @@ stands in a table here with its reason, and a reason that explains nothing any m
 """
 
 import re
-import tarfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import adios2
 import numpy as np
@@ -18,7 +16,6 @@ from producers.khi import KelvinHelmholtz
 from workflow import streams
 from workflow.types import Hosting
 
-DATA = Path(__file__).parents[1] / "data"
 C = 299_792_458.0
 
 BOOKKEEPING = {
@@ -154,13 +151,9 @@ def written(producer, path, encoding) -> Said:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real(picongpu):
     """real(name) -> what a real PIConGPU output says."""
-    folder = tmp_path_factory.mktemp("picongpu")
-    for archive in sorted(DATA.glob("*.tar.xz")):
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    return lambda name: told(folder / name)
+    return lambda name: told(picongpu / name)
 
 
 @pytest.fixture(scope="module")

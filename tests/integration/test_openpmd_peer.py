@@ -6,7 +6,6 @@ Real PIConGPU output is read by both, and every number compared.
 import json
 import subprocess
 import sys
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from workflow import streams
 from workflow.types import Frame, StreamState
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data"
 SCALAR = io.Mesh_Record_Component.SCALAR
 
 
@@ -119,16 +117,6 @@ def assert_same(seen, told, series, corner):
                 assert series.mesh_position[name] == peer["position"]
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """real(name) -> path of real PIConGPU output, unpacked."""
-    folder = tmp_path_factory.mktemp("picongpu")
-    for archive in sorted(DATA.glob("*.tar.xz")):
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    return lambda name: folder / name
-
-
 @pytest.mark.parametrize(
     ("name", "corner", "boxes"),
     [
@@ -137,8 +125,8 @@ def real(tmp_path_factory):
         ("khi3d_range_varbased.bp5", (8, 0, 4), 1),
     ],
 )
-def test_real_picongpu_output_is_read_as_openpmd_api_reads_it(real, name, corner, boxes):
-    path = real(name)
+def test_real_picongpu_output_is_read_as_openpmd_api_reads_it(picongpu, name, corner, boxes):
+    path = picongpu / name
     told = told_by_peer(path)
     described = streams.describe(path)
     assert described.boxes == boxes
@@ -159,10 +147,10 @@ def test_real_picongpu_output_is_read_as_openpmd_api_reads_it(real, name, corner
 
 @pytest.mark.parametrize("encoding", kit.ENCODINGS)
 @pytest.mark.parametrize("name", ["khi2d_range_varbased.bp5", "khi3d_range_varbased.bp5"])
-def test_a_recording_that_is_published_again_says_the_same(real, tmp_path, name, encoding):
+def test_a_recording_that_is_published_again_says_the_same(picongpu, tmp_path, name, encoding):
     """Description, Series and frames are all that a replay needs."""
-    described = streams.describe(real(name))
-    reader = streams.open_reader("bp5", real(name), name="r")
+    described = streams.describe(picongpu / name)
+    reader = streams.open_reader("bp5", picongpu / name, name="r")
     seen = kit.collect(reader)
     reader.close()
     with streams.open_writer(
@@ -177,7 +165,7 @@ def test_a_recording_that_is_published_again_says_the_same(real, tmp_path, name,
     assert again.series.mesh_position == described.series.mesh_position
     assert again.series.constants == described.series.constants
     assert again.series.attributes.keys() == described.series.attributes.keys()
-    first, second = told_by_peer(real(name)), told_by_peer(tmp_path / "again.bp5")
+    first, second = told_by_peer(picongpu / name), told_by_peer(tmp_path / "again.bp5")
     for number, (time_s, dt_s, said, _, patches) in first.items():
         assert second[number][:2] == (time_s, dt_s)
         for component, peer in said.items():

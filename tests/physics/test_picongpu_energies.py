@@ -13,7 +13,6 @@ Hence 20 %. (At 128 x 128, with several waves in the box: benchmarks/picongpu_en
 """
 
 import csv
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ DATA = Path(__file__).parents[1] / "data"
 NAMES = {"B/z": "Bz_J", "E/x": "Ex_J", "E/y": "Ey_J"}
 
 
-def picongpu(grid):
+def printed(grid):
     """Steps, and energies [J] by component, of a recorded run."""
     with (DATA / "picongpu_energies.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["grid"] == grid]
@@ -38,14 +37,12 @@ def picongpu(grid):
     return steps, {path: np.array([float(row[n]) for row in rows]) for path, n in NAMES.items()}
 
 
-def test_from_picongpus_own_state_the_fields_have_its_energies(tmp_path):
-    with tarfile.open(DATA / "khi2d_40x48.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    recording = Recording(path=str(tmp_path / "khi2d_40x48"))
+def test_from_picongpus_own_state_the_fields_have_its_energies(picongpu):
+    recording = Recording(path=str(picongpu / "khi2d_40x48"))
     (frames,) = recording.iterations(0, hosting=Hosting.INLINE)
     config = KelvinHelmholtz(grid=(40, 48), last_step=0, period=1)
     slabs = started(config, frames, recording.series())
-    steps, expected = picongpu("40x48")
+    steps, expected = printed("40x48")
     for step in range(frames[0].iteration + 1, 1401):
         pic.step(slabs)
         if step % 100 == 0:
@@ -93,7 +90,7 @@ def decade_rate(steps, energy, omega_dt):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_from_other_noise_the_energy_of_the_field_grows_as_fast_as_picongpus(seed):
     config = KelvinHelmholtz(grid=(32, 64), first_step=600, last_step=1040, period=10)
-    steps, energy = picongpu("32x64")
+    steps, energy = printed("32x64")
     theirs = decade_rate(steps, energy["B/z"], config.plasma.omega_dt)
     assert theirs == pytest.approx(0.273, abs=1e-3)
     series = config.series()

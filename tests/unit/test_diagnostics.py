@@ -6,9 +6,7 @@ growth           exp(Gamma t), put in by hand
 """
 
 import math
-import tarfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from producers.recording import Recording
 from workflow.errors import DataError
 from workflow.types import Hosting
 
-DATA = Path(__file__).parents[1] / "data"
 # step 800 of the recorded run, as PIConGPU's energy plug-in printed it [J]
 PICONGPU = {
     "E/x": 1.43887e-12, "E/y": 3.2577e-12, "E/z": 2.01873e-17,
@@ -28,12 +25,9 @@ PICONGPU = {
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded(picongpu):
     """Frames and series of one iteration that PIConGPU wrote from two ranks."""
-    folder = tmp_path_factory.mktemp("picongpu")
-    with tarfile.open(DATA / "khi2d_40x48.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
-    recording = Recording(path=str(folder / "khi2d_40x48"))
+    recording = Recording(path=str(picongpu / "khi2d_40x48"))
     (frames,) = recording.iterations(0, hosting=Hosting.INLINE)
     return frames, recording.series()
 
