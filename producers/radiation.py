@@ -205,6 +205,7 @@ class FarField:
         if radiation.method is Method.BINNED:
             self._sum = Binned(view, oversampling=radiation.oversampling)
         self._weighting = 1.0  # of all particles in _sum
+        self._factor = form_factor(self._coherence, self._weighting)
         self._amplitude: Complex128 = np.zeros((len(normals), len(omega), 3), np.complex128)
 
     def add(
@@ -235,12 +236,12 @@ class FarField:
         if weighting != self._weighting:
             self._settle()
             self._weighting = weighting
+            self._factor = form_factor(self._coherence, weighting)
         self._sum.add(particles, step)
 
     def _settle(self) -> None:
         """Multiply what was summed by its form factor."""
-        factor = form_factor(self._coherence, self._weighting)
-        self._amplitude += factor[:, :, None] * self._sum.take()
+        self._amplitude += self._factor[:, :, None] * self._sum.take()
 
     def amplitude(self) -> Complex128:
         """A (directions, frequencies, 3), for particles of unit charge."""

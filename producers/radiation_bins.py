@@ -12,7 +12,7 @@ gamma(a)). The retarded time is that of the cell, in float64, and the place in t
 is done per particle may be done in the data's own precision, float32 included.
 
 Loops over lanes are written to be vectorised (see `producers.kernels`); bins are added to one by
-one, for vectors that overlap what was just written would wait for it. Constants are exact
+one, for a longer vector that overlaps what was just written would wait for it. Constants are exact
 np.float32 numbers, so that they do not promote float32 data.
 """
 
@@ -27,6 +27,7 @@ from numba import njit
 
 from producers.layout import LANES, N1, N2, N3, N6, ROW_UX, ROW_UY, ROW_UZ, ROW_Y, ROW_Z, U_LANES
 from producers.radiation_kernels import PARTS, passing
+from producers.vectors import add_scaled
 
 ZERO, ONE, TWO, THREE, FOUR, SIX = (np.float32(n) for n in (0, 1, 2, 3, 4, 6))
 LOST = -1  # a particle fell out of the bins: it is where no number is
@@ -149,19 +150,18 @@ def assign(
 
 @njit(error_model="numpy", nogil=True)
 def widen(work, wide):
-    """V and the weights in the precision of the bins."""
-    for n in range(np.uintp(6) * U_LANES):
+    """V, its two components side by side, and the weights, in the precision of the bins."""
+    for lane in range(U_LANES):
+        wide[N2 * lane], wide[N2 * lane + N1] = work[V + lane], work[V + lane + U_LANES]
+    for n in range(N2 * U_LANES, N6 * U_LANES):
         wide[n] = work[V + n]
 
 
 @njit(error_model="numpy", nogil=True, fastmath={"contract"})
 def spread(wide, lane, bins, at):
-    """Add a particle's V to four bins from `at` on."""
-    x, y = wide[lane], wide[lane + U_LANES]
+    """Add a particle's V to four bins from `at` on, both components of a bin at once."""
     for q in range(N2 + N2):
-        weight = wide[lane + (q + N2) * U_LANES]
-        bins[at + N2 * q] += weight * x
-        bins[at + N2 * q + N1] += weight * y
+        add_scaled(bins, at + N2 * q, wide, N2 * lane, wide[lane + (q + N2) * U_LANES], 2)
 
 
 @njit(error_model="numpy", nogil=True)
@@ -200,7 +200,7 @@ def add_binned(
     needs a slot which is not there. Returns the count to make a slot for, LOST, or 0 at the end.
     """
     number, directions = block.dtype.type, len(paths)
-    work, wide = np.zeros(SCRATCH, block.dtype), np.zeros(np.uintp(6) * U_LANES)
+    work, wide = np.zeros(SCRATCH, block.dtype), np.zeros(N6 * U_LANES)
     lows, parts = np.zeros(LANES, np.int32), np.zeros(LANES, np.int32)
     to = np.zeros(LANES, np.uintp)
     height, slope = np.zeros(3, block.dtype), slopes.astype(block.dtype)

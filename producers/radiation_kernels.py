@@ -18,7 +18,13 @@ from producers.layout import LANES as BLOCK_LANES
 LANES = 64  # frequencies that are advanced together
 PARTS = 8192  # of the table that says which frequencies pass a given s in [0, 2]
 
-_0, _1, _2, _3, _4, _5, _6, _7 = (np.uintp(i) for i in range(8))
+EIGHT = 8  # bins that are transformed together
+FEW = 4  # frequencies that are transformed one by one: distinct cuts leave many such
+ROWS = 16  # of LANES numbers each, of the transform's scratch array
+
+_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15 = (
+    np.uintp(i) for i in range(ROWS)
+)
 _lanes = np.uintp(LANES)
 
 
@@ -138,7 +144,7 @@ def transform(
     (slots,): slots by falling counts (slots,) of passing frequencies, so that a frequency gets what
     all slots hold up to the last one where it passes.
     """
-    work = np.empty(8 * LANES)
+    work = np.empty(ROWS * LANES)
     for d in range(len(used)):
         total = np.zeros((used[d], 2))
         above = -1  # frequencies from here on are done; -1: nothing is there yet
@@ -165,8 +171,11 @@ def _descend(bins, first_bin, per_step, omega, levels, amplitude, work):
         low = high
         while low > 0 and levels[low - 1] <= level:
             low -= 1
-        if low < high:
+        if high - low > FEW:
             _turn(bins, first, rate, omega[low:high], amplitude[low:high], work)
+        else:
+            for f in range(low, high):
+                _turn_one(bins, first, omega[f] / rate, amplitude[f], work)
         if low > 0:
             lead = 2 + first % 2  # wide bins lie at even numbers, so that they are always the same
             bins, first, rate, level = (
@@ -210,39 +219,114 @@ def _empty(bins, slot, direction, used):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pour(bins, slot, direction, total):
     """Move what is in the bins of a slot over to total (used, 2)."""
-    for m in range(np.uintp(len(total))):
-        for c in range(_2):
-            total[m, c] += bins[slot, direction, m, c]
-            bins[slot, direction, m, c] = 0.0
+    into, of = total.reshape(total.size), bins[slot, direction].reshape(2 * bins.shape[2])
+    for n in range(np.uintp(len(into))):
+        into[n] += of[n]
+        of[n] = 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _turn(bins, first_bin, per_step, omega, amplitude, work):
     """Add sum_m bins[m] exp(i w (first_bin + m) / per_step) to amplitude (frequencies, 2).
 
-    The phase of a frequency is turned on from bin to bin, LANES frequencies at a time. work (8
-    LANES,): cosines and sines of the phase, of a turn; real and imaginary sums of both components.
+    EIGHT bins at a time, and LANES frequencies: with the phase P of the middle of eight bins, and
+    h_k the phase from there to the middle of the k-th bin above it (or below),
+
+        sum_m x_m exp(i w m) = exp(i P) sum_k [(x_k + x_-k) cos h_k + i (x_k - x_-k) sin h_k]
+
+    work (ROWS LANES,): cosines and sines of P, of the way to the next eight, of h_0 to h_3; real
+    and imaginary sums of both components.
     """
+    even, odd = np.zeros((4, 2)), np.zeros((4, 2))
     for f in range(0, len(omega), LANES):
         size = min(LANES, len(omega) - f)
-        lanes = np.uintp(-8 & (size + 7))  # whole registers
         work[:] = 0.0
-        for j in range(size):
-            turn = omega[f + j] / per_step
-            work[j], work[j + LANES] = cos(turn * first_bin), sin(turn * first_bin)
-            work[j + 2 * LANES], work[j + 3 * LANES] = cos(turn), sin(turn)
-        for m in range(len(bins)):
-            x, y = bins[m, 0], bins[m, 1]
-            for j in range(lanes):
-                re, im = work[j], work[j + _lanes]
-                cr, ci = work[j + _2 * _lanes], work[j + _3 * _lanes]
-                work[j + _4 * _lanes] += x * re
-                work[j + _5 * _lanes] += x * im
-                work[j + _6 * _lanes] += y * re
-                work[j + _7 * _lanes] += y * im
-                work[j] = re * cr - im * ci
-                work[j + _lanes] = re * ci + im * cr
+        for j in range(np.uintp(size)):
+            _set_out(work, j, omega[f + j] / per_step, first_bin + 3.5)
+        for m in range(0, len(bins), EIGHT):
+            _fold(bins, m, even, odd)
+            _go_on(work, even, odd, np.uintp(-8 & (size + 7)))  # whole registers
         for j in range(size):
             for c in range(2):
-                k = j + (4 + 2 * c) * LANES
+                k = j + (12 + 2 * c) * LANES
                 amplitude[f + j, c] += complex(work[k], work[k + LANES])
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _turn_one(bins, first_bin, turn, amplitude, work):
+    """The same of one frequency, phase `turn` per bin, LANES bins at a time; amplitude (2,)."""
+    work[: 6 * LANES] = 0.0
+    c, s, cr, ci = cos(turn * first_bin), sin(turn * first_bin), cos(turn), sin(turn)
+    for j in range(_lanes):
+        work[j], work[j + _lanes] = c, s
+        c, s = c * cr - s * ci, c * ci + s * cr
+    far = turn * LANES
+    cr, ci = cos(far), sin(far)
+    whole = len(bins) // LANES * LANES
+    flat = bins.reshape(bins.size)
+    for m in range(_0, np.uintp(whole), _lanes):
+        for j in range(_lanes):
+            x, y = flat[_2 * (m + j)], flat[_2 * (m + j) + _1]
+            re, im = work[j], work[j + _lanes]
+            work[j + _2 * _lanes] += x * re
+            work[j + _3 * _lanes] += x * im
+            work[j + _4 * _lanes] += y * re
+            work[j + _5 * _lanes] += y * im
+            work[j] = re * cr - im * ci
+            work[j + _lanes] = re * ci + im * cr
+    for j in range(len(bins) - whole):
+        for c in range(2):
+            wave = complex(work[j], work[j + LANES])
+            amplitude[c] += bins[whole + j, c] * wave
+    for j in range(LANES):
+        for c in range(2):
+            k = j + (2 + 2 * c) * LANES
+            amplitude[c] += complex(work[k], work[k + LANES])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_out(work, j, turn, middle):
+    """Cosines and sines of lane j: phase `turn` per bin, `middle` of the first eight bins."""
+    work[j], work[j + _lanes] = cos(turn * middle), sin(turn * middle)
+    c, s = cos(0.5 * turn), sin(0.5 * turn)
+    cr, ci = c * c - s * s, 2.0 * c * s
+    for k in range(_4):
+        work[j + (_4 + k) * _lanes], work[j + (_8 + k) * _lanes] = c, s
+        c, s = c * cr - s * ci, c * ci + s * cr
+    for _ in range(_3):
+        cr, ci = cr * cr - ci * ci, 2.0 * cr * ci
+    work[j + _2 * _lanes], work[j + _3 * _lanes] = cr, ci
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fold(bins, m, even, odd):
+    """Sums and differences of the bins m to m + 7 about their middle, from there outwards."""
+    for k in range(4):
+        for c in range(2):
+            low = bins[m + 3 - k, c] if m + 3 - k < len(bins) else 0.0
+            high = bins[m + 4 + k, c] if m + 4 + k < len(bins) else 0.0
+            even[k, c], odd[k, c] = high + low, high - low
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def _go_on(work, even, odd, lanes):
+    """Add eight bins to the sums of all lanes, and turn the phases on to the next eight."""
+    a0, a1, a2, a3 = even[0, 0], even[1, 0], even[2, 0], even[3, 0]
+    b0, b1, b2, b3 = even[0, 1], even[1, 1], even[2, 1], even[3, 1]
+    p0, p1, p2, p3 = odd[0, 0], odd[1, 0], odd[2, 0], odd[3, 0]
+    q0, q1, q2, q3 = odd[0, 1], odd[1, 1], odd[2, 1], odd[3, 1]
+    for j in range(lanes):
+        re, im = work[j], work[j + _lanes]
+        cr, ci = work[j + _2 * _lanes], work[j + _3 * _lanes]
+        c0, c1 = work[j + _4 * _lanes], work[j + _5 * _lanes]
+        c2, c3 = work[j + _6 * _lanes], work[j + _7 * _lanes]
+        s0, s1 = work[j + _8 * _lanes], work[j + _9 * _lanes]
+        s2, s3 = work[j + _10 * _lanes], work[j + _11 * _lanes]
+        x, y = a0 * c0 + a1 * c1 + a2 * c2 + a3 * c3, p0 * s0 + p1 * s1 + p2 * s2 + p3 * s3
+        work[j + _12 * _lanes] += re * x - im * y
+        work[j + _13 * _lanes] += re * y + im * x
+        x, y = b0 * c0 + b1 * c1 + b2 * c2 + b3 * c3, q0 * s0 + q1 * s1 + q2 * s2 + q3 * s3
+        work[j + _14 * _lanes] += re * x - im * y
+        work[j + _15 * _lanes] += re * y + im * x
+        work[j] = re * cr - im * ci
+        work[j + _lanes] = re * ci + im * cr

@@ -174,6 +174,9 @@ class Binned:
         self._used = np.zeros(directions, np.int64)  # bins that may be filled
         self._bins: Float64 = np.zeros((1, directions, 0, 2))  # (slots, directions, bins, across)
         self._amplitude = np.zeros((directions, frequencies, 2), np.complex128)
+        smooth = np.sinc(self._half_phase / math.pi) ** 4 * radiation_bins.TAPS
+        self._sharpen = 1.0 / smooth[:, None]  # (frequencies, 1)
+        self._across = view.across.astype(np.complex128)  # a product of one dtype is BLAS's
 
     @property
     def error(self) -> Float64:
@@ -254,7 +257,6 @@ class Binned:
     def take(self) -> Complex128:
         """See Sum."""
         self._empty()
-        smooth = np.sinc(self._half_phase / math.pi)[:, None] ** 4 * radiation_bins.TAPS
-        taken: Complex128 = (self._amplitude / smooth) @ self._view.across
+        taken: Complex128 = (self._amplitude * self._sharpen) @ self._across
         self._amplitude[...] = 0
         return taken

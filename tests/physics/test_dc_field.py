@@ -4,9 +4,10 @@ Below the first plane, y = 1/4, all flows along +x, above it along -x. Where ele
 they flow slower than the ions, so the current J_x = d<B_z>/dy is > 0 below the plane and < 0 above:
 <B_z>, the mean over x, is > 0 and greatest at the plane; at the second plane, 3/4, it is < 0. Size:
 
-    |<B_z>| ~ beta sqrt(gamma) m_e c omega_pe / e
+    |<B_z>| ~ beta sqrt(gamma) m_e c omega_pe / e        width ~ sqrt(gamma) c / omega_pe
 
-(T. Grismayer et al., Phys. Rev. Lett. 111, 015005 (2013); from 0.2 to 1.5 of it is demanded here.)
+(T. Grismayer et al., Phys. Rev. Lett. 111, 015005 (2013); from 0.2 to 1.5 of the size is demanded
+here, from 0.5 to 2 of the width at half of the height).
 The box as a whole has the flux of the start, none (Stokes).
 """
 
@@ -48,6 +49,25 @@ def test_it_points_up_at_the_first_plane_and_down_at_the_second_and_is_greatest_
 def test_its_size_is_that_of_theory(profile):
     assert 0.2 < profile.max() < 1.5
     assert 0.2 < -profile.min() < 1.5
+
+
+def test_its_width_is_that_of_theory(profile):
+    skin = units.C / units.plasma_frequency(1e25) / CELL_M  # [cells]
+    scale = math.sqrt(KelvinHelmholtz().gamma) * skin
+    for sign in (1, -1):
+        assert 0.5 < width_at_half_height(sign * profile) / scale < 2.0
+
+
+def width_at_half_height(profile):
+    """Of the highest peak, in cells, between rows by interpolation."""
+    top = profile.argmax()
+    ends = []
+    for way in (-1, 1):
+        row, half = top, profile[top] / 2
+        while profile[row] > half:
+            row += way
+        ends.append(abs(row - top) - (half - profile[row]) / (profile[row - way] - profile[row]))
+    return sum(ends)
 
 
 def test_the_two_planes_are_each_others_opposite(profile):
